@@ -38,7 +38,7 @@ from deltalake import DeltaTable
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
-from replica_audit.tables import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, KEPT_BY_PARTITION, TABLES, Table  # noqa: E402 - it need not be installed
+from replica_audit.rows import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, KEPT_BY_PARTITION, TABLES, Table  # noqa: E402 - it need not be installed
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER, as in audit.py
 _FINDINGS = 1  # the exit code of an audit that found what was made

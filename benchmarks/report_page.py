@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from replica_audit import tables
+from replica_audit.rows import TABLES, Table
 
 ROOT = Path(__file__).resolve().parents[1]
 RUN, CLUSTER = "20260102T030405Z-000000", "large"
@@ -308,7 +308,7 @@ def _where(condition: Any, values: Any) -> Any:
     return pa.array(values, pa.int64(), mask=~condition)
 
 
-def write(warehouse: Path, table: tables.Table, columns: Columns) -> int:
+def write(warehouse: Path, table: Table, columns: Columns) -> int:
     """Write a table, a quarter of a million rows to a file; returns its rows."""
     size = len(next(iter(columns.values())))
     columns = {"run_id": _same(RUN, size), "cluster_id": _same(CLUSTER, size)} | columns
@@ -322,7 +322,7 @@ def write(warehouse: Path, table: tables.Table, columns: Columns) -> int:
 def make(warehouse: Path, partitions: int, findings: int) -> int:
     """Make the tables; returns their rows."""
     run = LargeRun(partitions, findings)
-    return sum(write(warehouse, table, columns) for table in tables.TABLES if (columns := run.rows(table.name)) is not None)
+    return sum(write(warehouse, table, columns) for table in TABLES if (columns := run.rows(table.name)) is not None)
 
 
 def main() -> int:

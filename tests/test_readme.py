@@ -6,9 +6,10 @@ import json
 import re
 from pathlib import Path
 
-from replica_audit import cli, tables
+from replica_audit import cli
 from replica_audit.formats.metadata import cluster_metadata
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
+from replica_audit.rows import TABLES
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
 
@@ -25,5 +26,5 @@ def test_the_cluster_metadata_shown_is_valid() -> None:
 def test_every_option_table_and_verdict_is_named() -> None:
     audit = next(command for command in cli.COMMANDS if command.name == "audit")
     assert not [option.flag for option in audit.options if f"`{option.flag}" not in README]
-    assert not [table.name for table in tables.TABLES if f"`{table.name}`" not in README]
+    assert not [table.name for table in TABLES if f"`{table.name}`" not in README]
     assert not [verdict for verdict in Verdict if f"| `{verdict}` | {SEVERITIES[verdict]} |" not in README]

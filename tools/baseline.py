@@ -29,7 +29,7 @@ from replica_audit.local_run import triage
 from replica_audit.past.run import PastRun
 from replica_audit.report.facts import explanation, question
 from replica_audit.report.text import explanation_text
-from replica_audit.tables import TABLES
+from replica_audit.rows import TABLES
 
 RUN_ID = "baseline"
 VOLATILE = frozenset({"run_id", "started_at", "finished_at", "run_date", "versions", "config", "first_seen_run_id", "last_seen_run_id"})

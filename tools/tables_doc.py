@@ -6,8 +6,7 @@ import sys
 
 import pyarrow as pa
 
-from replica_audit import tables
-from replica_audit.tables import Table
+from replica_audit.rows import TABLES, Table
 
 HEAD = """\
 # Tables
@@ -27,7 +26,7 @@ def main() -> None:
 
 def page() -> str:
     """The page as text."""
-    return "\n".join([HEAD, *(part for table in tables.TABLES for part in _described(table))])
+    return "\n".join([HEAD, *(part for table in TABLES for part in _described(table))])
 
 
 def _described(table: Table) -> list[str]:

@@ -24,13 +24,13 @@ from replica_audit.progress import Progress, Stage, TellsEvent
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.verdict import Severity
 from replica_audit.report.facts.exit_code import exit_code
+from replica_audit.rows import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, REPLICA_LOGS, REPLICA_VERDICTS, Table
+from replica_audit.rows.runs import NO_CLUSTER
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.sources import Root, discover
 from replica_audit.storage.inputs.whole_input import about_cluster, no_replicas, problems_of_brokers
 from replica_audit.storage.warehouse.memory import MemoryTables
 from replica_audit.storage.warehouse.versions import versions
-from replica_audit.tables import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, REPLICA_LOGS, REPLICA_VERDICTS, Table
-from replica_audit.tables.runs import NO_CLUSTER
 from replica_audit.words import count
 
 

@@ -15,7 +15,22 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from replica_audit import tables
+from replica_audit.rows import (
+    COMPACTION_DIFFERENCES,
+    CONTENT_WINDOWS,
+    DAMAGED_BATCHES,
+    FUTURE_REPLICAS,
+    INPUT_ERRORS,
+    OPEN_TRANSACTIONS,
+    RECORD_DIFFERENCES,
+    REPLICA_LOGS,
+    REPLICA_VERDICTS,
+    SEGMENT_EPOCHS,
+    SEQUENCE_GAPS,
+    TABLES,
+    TRUNCATION_POINTS,
+    Table,
+)
 from replica_audit.storage.inputs.sources import discover
 from tests.cluster_mode.standalone import Cluster, standalone
 from tests.house.checkout import ROOT
@@ -41,8 +56,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 # each has a test of its own, over clusters that make such rows
 NOT_IN_SAMPLE = (
-    *(tables.FUTURE_REPLICAS, tables.INPUT_ERRORS, tables.CONTENT_WINDOWS, tables.SEQUENCE_GAPS),
-    *(tables.DAMAGED_BATCHES, tables.COMPACTION_DIFFERENCES, tables.RECORD_DIFFERENCES, tables.OPEN_TRANSACTIONS),
+    *(FUTURE_REPLICAS, INPUT_ERRORS, CONTENT_WINDOWS, SEQUENCE_GAPS),
+    *(DAMAGED_BATCHES, COMPACTION_DIFFERENCES, RECORD_DIFFERENCES, OPEN_TRANSACTIONS),
 )
 
 
@@ -68,7 +83,7 @@ def submit(*arguments: str, cwd: Path, **variables: str) -> subprocess.Completed
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
-def rows(warehouse: Path, table: tables.Table) -> Counter[str]:
+def rows(warehouse: Path, table: Table) -> Counter[str]:
     read: list[dict[str, Any]] = DeltaTable(str(warehouse / table.name)).to_pyarrow_table().to_pylist(maps_as_pydicts="strict")
     bare = ({key: value for key, value in row.items() if key not in OF_THE_RUN} for row in read)
     return Counter(json.dumps(row, sort_keys=True, default=str) for row in bare)
@@ -84,7 +99,7 @@ def test_tables_equal_those_of_a_local_run(cluster: Cluster, tmp_path: Path) -> 
         "cluster": (1, ""),
         "local": (1, ""),
     }
-    for table in tables.TABLES:
+    for table in TABLES:
         expected = rows(tmp_path / "local", table)
         assert rows(tmp_path / "cluster", table) == expected, table.name
         assert expected or table in NOT_IN_SAMPLE, table.name
@@ -108,13 +123,13 @@ def test_executors_find_the_store_that_spark_was_told_of(cluster: Cluster, tmp_p
     assert done.returncode == 1, done.stderr[-2000:]
     expected = in_process.audit(root)
     keys = {"run_id": "one", "cluster_id": discover([str(root)]).roots[0].cluster_id}
-    for table in (tables.REPLICA_VERDICTS, tables.SEGMENT_EPOCHS, tables.REPLICA_LOGS, tables.TRUNCATION_POINTS):
+    for table in (REPLICA_VERDICTS, SEGMENT_EPOCHS, REPLICA_LOGS, TRUNCATION_POINTS):
         here = Counter(
             json.dumps(row | keys, sort_keys=True, default=str).replace(str(root), "s3a://brokers") for row in expected[table.name]
         )
         assert here
         assert rows(tmp_path / "w", table) == here, table.name
-    assert not rows(tmp_path / "w", tables.INPUT_ERRORS)
+    assert not rows(tmp_path / "w", INPUT_ERRORS)
 
 
 PROBE = """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit import tables
+from replica_audit.rows import TABLES
 from tests.cluster_mode.test_standalone import AT_LOOPBACK, NOT_IN_SAMPLE, SAMPLE, rows, submit
 from tests.cluster_mode.yarn import yarn
 
@@ -43,7 +43,7 @@ def test_tables_equal_those_of_a_local_run(tmp_path: Path) -> None:
     assert json.loads(message.read_text(encoding="utf-8"))["exit_code"] == 1
     assert logs, "no container of YARN's has run"
     assert submit(*arguments, f"--warehouse={tmp_path / 'local'}", cwd=tmp_path).returncode == 1
-    for table in tables.TABLES:
+    for table in TABLES:
         expected = rows(tmp_path / "local", table)
         assert rows(tmp_path / "cluster", table) == expected, table.name
         assert expected or table in NOT_IN_SAMPLE, table.name

@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from replica_audit.engine.tally import _TALLY, _of_task
 from replica_audit.report.text import first_findings
-from replica_audit.tables import COUNTED, OUTCOMES, REPLICA_LOGS, REPLICA_VERDICTS
-from replica_audit.tables.encoding import as_dict
-from replica_audit.tables.findings import FoundFinding
-from replica_audit.tables.outcomes import WrittenFile
-from tests.tables.values import full_row
+from replica_audit.rows import COUNTED, OUTCOMES, REPLICA_LOGS, REPLICA_VERDICTS
+from replica_audit.rows.encoding import as_dict
+from replica_audit.rows.findings import FoundFinding
+from replica_audit.rows.outcomes import WrittenFile
+from tests.rows.values import full_row
 
 FILE = full_row(WrittenFile)
 

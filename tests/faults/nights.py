@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
-from replica_audit import cli, pipeline, tables
+from replica_audit import cli, pipeline
 from replica_audit.config import Settings
+from replica_audit.rows import AUDIT_RUNS, TABLES, Table
 
 if TYPE_CHECKING:
     import pytest
@@ -59,10 +60,10 @@ def reported(warehouse: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, 
 
 def rows_of(warehouse: Path, run_id: str, names: Mapping[str, str]) -> Rows:
     """The rows of a run in every table, read without Spark; run ids are replaced by their `names`."""
-    return {table.name: _counted(read(warehouse, table), run_id, names) for table in tables.TABLES}
+    return {table.name: _counted(read(warehouse, table), run_id, names) for table in TABLES}
 
 
-def read(warehouse: Path, table: tables.Table) -> list[dict[str, Any]]:
+def read(warehouse: Path, table: Table) -> list[dict[str, Any]]:
     """Every row of a table."""
     rows: list[dict[str, Any]] = DeltaTable(str(warehouse / table.name)).to_pyarrow_table().to_pylist(maps_as_pydicts="strict")
     return rows
@@ -81,8 +82,8 @@ def _counted(rows: list[dict[str, Any]], run_id: str, names: Mapping[str, str]) 
 def runs(warehouse: Path) -> dict[str, set[str]]:
     """The statuses of every run's rows of `audit_runs`; none if that table is not there."""
     found: dict[str, set[str]] = {}
-    if DeltaTable.is_deltatable(str(warehouse / tables.AUDIT_RUNS.name)):
-        for row in read(warehouse, tables.AUDIT_RUNS):
+    if DeltaTable.is_deltatable(str(warehouse / AUDIT_RUNS.name)):
+        for row in read(warehouse, AUDIT_RUNS):
             found.setdefault(row["run_id"], set()).add(row["status"])
     return found
 
@@ -90,7 +91,7 @@ def runs(warehouse: Path) -> dict[str, set[str]]:
 def unknown_files(warehouse: Path) -> set[Path]:
     """Files of tables that no version of them has ever named, the temporary ones of their logs among them."""
     found: set[Path] = set()
-    for table in tables.TABLES:
+    for table in TABLES:
         place = warehouse / table.name
         logged = [json.loads(line) for commit in (place / "_delta_log").glob("*.json") for line in commit.read_text().splitlines()]
         named = {action["path"] for line in logged for kind, action in line.items() if kind in ("add", "remove")}

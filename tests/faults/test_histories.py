@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from replica_audit import tables
 from replica_audit.partition.findings.acknowledging import acknowledging
 from replica_audit.past.earlier_runs import earlier_runs
 from replica_audit.past.run import RunRow
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgement, Acknowledgements
-from replica_audit.tables.encoding import as_dict
-from replica_audit.tables.findings import CheckedPartition, FoundFinding
+from replica_audit.rows import FINDINGS, OUTCOMES
+from replica_audit.rows.encoding import as_dict
+from replica_audit.rows.findings import CheckedPartition, FoundFinding
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ CLUSTERS, TOPICS, PARTITIONS, FOLLOWERS = ("a", "b"), ("orders", "payments"), (0
 CODES = {"stale_tail": "error", "committed_loss": "critical", "unreadable": "error"}
 NIGHTS = 12
 KNOWN = Acknowledgement(line=1, reason="known", who="ana", until=FIRST + timedelta(days=5), topic="orders", at_most_records=10)
-OUTCOME = pa.schema([tables.OUTCOMES.field(name) for name in ("cluster_id", "found", "checked")])
+OUTCOME = pa.schema([OUTCOMES.field(name) for name in ("cluster_id", "found", "checked")])
 Key = tuple[str, str]
 
 
@@ -152,12 +152,10 @@ def test_any_history(spark: SparkSession, seed: int) -> None:
             made += outcomes(cluster, seen, acknowledged[cluster])
             expected += model.night(run, on, cluster, topics, seen)
         frame = spark.createDataFrame(pa.Table.from_pylist(made, schema=OUTCOME), spark_schema(OUTCOME))
-        kept = pa.Table.from_pylist(written, schema=tables.FINDINGS.arrow)
+        kept = pa.Table.from_pylist(written, schema=FINDINGS.arrow)
         before = [one for one in earlier_runs(runs, run) if one.cluster_id in clusters]
         history = (
-            findings_of.latest_before(spark.createDataFrame(kept, spark_schema(tables.FINDINGS.arrow)), before, topics=pattern)
-            if before
-            else None
+            findings_of.latest_before(spark.createDataFrame(kept, spark_schema(FINDINGS.arrow)), before, topics=pattern) if before else None
         )
         rows = findings_of.with_history(findings_of.findings(frame), history, frame, run, acknowledged).toArrow().to_pylist()
         state = {id(row): row["acknowledgement"] and row["acknowledgement"]["state"] for row in rows}

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica_audit import tables
 from replica_audit.maintain.run import UpkeepRequest, maintain
+from replica_audit.rows import FINDINGS
 from tests.faults.audit_process import AuditProcess, Moment, Victim, files_below, started
 from tests.faults.nights import LOSS, RUN_DATE, Rows, audit, reported, rows_of, runs, second_night, unknown_files
 
@@ -63,7 +63,7 @@ def later_night(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     folder = tmp_path_factory.mktemp("later")
     audit(spark, folder / "warehouse", "before", LOSS)
     night = made(spark, folder, folder / "warehouse")
-    assert {json.loads(row)["status"] for row in night.second[tables.FINDINGS.name]} == STATUSES
+    assert {json.loads(row)["status"] for row in night.second[FINDINGS.name]} == STATUSES
     return night
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica_audit import cli, tables
+from replica_audit import cli
 from replica_audit.report.facts.run_report import Report
 from replica_audit.report.text import plain_text
+from replica_audit.rows import FINDINGS
 from tests.faults.nights import LOSS, audit, read
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def nights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
 
 def statuses(warehouse: Path, run_id: str) -> dict[str, tuple[str, str, str]]:
     """By key: status, first and last seen."""
-    rows = [row for row in read(warehouse, tables.FINDINGS) if row["run_id"] == run_id]
+    rows = [row for row in read(warehouse, FINDINGS) if row["run_id"] == run_id]
     found = {row["finding_key"]: (row["status"], row["first_seen_run_id"], row["last_seen_run_id"]) for row in rows}
     assert len(found) == len(rows)
     return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica_audit import tables
+from replica_audit.rows import TABLES
 from tests.faults.audit_process import started
 from tests.faults.nights import LOSS, audit, read, reported, rows_of, runs
 from tests.support.warehouse import STARTED, write_warehouse
@@ -65,7 +65,7 @@ def test_at_once(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixt
     assert seen[0] == LAST
     assert shown_now(warehouse, capsys) == expected[TONIGHT]
     assert runs(warehouse) == {LAST: {"complete"}, TONIGHT: {"complete"}}
-    for table in tables.TABLES:
+    for table in TABLES:
         assert {row["run_id"] for row in read(warehouse, table)} <= {LAST, TONIGHT}, table.name
     for run_id, place in ((LAST, alone), (TONIGHT, alone)):
         assert rows_of(warehouse, run_id, NAMES) == rows_of(place, run_id, NAMES)

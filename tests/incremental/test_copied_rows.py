@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from replica_audit.rows import PARTITION_FINGERPRINTS, REPLICA_VERDICTS, SEGMENT_EPOCHS, Table
+from replica_audit.rows.encoding import as_dict
+from replica_audit.rows.findings import ElectionChoice, FoundFinding
 from replica_audit.storage.warehouse import copying_tasks
 from replica_audit.storage.warehouse.copied_rows import _files
-from replica_audit.tables import PARTITION_FINGERPRINTS, REPLICA_VERDICTS, SEGMENT_EPOCHS, Table
-from replica_audit.tables.encoding import as_dict
-from replica_audit.tables.findings import ElectionChoice, FoundFinding
+from tests.rows.values import full_row
 from tests.support.warehouse import STARTED, write_warehouse
-from tests.tables.values import full_row
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample" / "clean-in-sync"
 RUNS = {"A": "before", "B": "other"}

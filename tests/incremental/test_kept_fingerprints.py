@@ -9,11 +9,12 @@ import pytest
 
 from replica_audit.engine.arrow import spark_schema
 from replica_audit.engine.spark_unchanged import fingerprint_rows
-from replica_audit.tables import COUNTED, FINGERPRINTS, OUTCOMES
-from replica_audit.tables.encoding import as_dict
-from replica_audit.tables.findings import CheckedPartition, FoundFinding
-from replica_audit.tables.runs import ReportedProblem
-from tests.tables.values import full_row
+from replica_audit.rows import COUNTED, OUTCOMES
+from replica_audit.rows.encoding import as_dict
+from replica_audit.rows.findings import CheckedPartition, FoundFinding
+from replica_audit.rows.fingerprints import FINGERPRINTS
+from replica_audit.rows.runs import ReportedProblem
+from tests.rows.values import full_row
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,8 +19,8 @@ import pytest
 from replica_audit.config import Settings
 from replica_audit.pipeline import AuditRequest, audit
 from replica_audit.pipeline import run as pipeline_run
+from replica_audit.rows import AUDIT_RUNS, PARTITION_FINGERPRINTS, SEGMENT_EPOCHS, TABLES, Table
 from replica_audit.storage.warehouse.reader import WarehouseTables
-from replica_audit.tables import AUDIT_RUNS, PARTITION_FINGERPRINTS, SEGMENT_EPOCHS, TABLES, Table
 from tests.collect.nights import at_rest
 from tests.incremental.clusters_of_nights import CHANGES, Cluster
 

@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 
 from replica_audit.engine.arrow import frame_of, pack
 from replica_audit.engine.moved_logs import packed_logs, with_moments
+from replica_audit.formats.shapes import INVENTORY, LOOKED, MOVED
+from replica_audit.formats.values import metadata_row
 from replica_audit.model import Appearance, Election, PartitionLook, PartitionMetadata
+from replica_audit.rows import REPLICA_LOGS
+from replica_audit.rows.columns import INT, STRING, struct
+from replica_audit.rows.packed_rows import PACKS, by_pack, pack_of, packed, unpacked
+from replica_audit.rows.replicas import ReplicaLog
 from replica_audit.stages.inventory import Listing
 from replica_audit.stages.packed_claims import claims_of, with_packed_claims
 from replica_audit.stages.packed_looks import _packs
-from replica_audit.tables import INVENTORY, LOOKED, MOVED, REPLICA_LOGS
-from replica_audit.tables.columns import INT, STRING, struct
-from replica_audit.tables.packed_rows import PACKS, by_pack, pack_of, packed, unpacked
-from replica_audit.tables.replicas import ReplicaLog
-from replica_audit.tables.values import metadata_row
-from tests.tables.values import full_row
+from tests.rows.values import full_row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,14 +20,15 @@ from replica_audit.config import Settings
 from replica_audit.engine import local
 from replica_audit.engine.moved_logs import _MOMENTS
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC
+from replica_audit.formats.shapes import SEEN
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.fingerprint import ClusterIdentity, Fingerprint
+from replica_audit.rows import OF_PARTITIONS
+from replica_audit.rows.fingerprints import NEVER_IF_COLLECTED, NEVER_TAKEN_OVER, NEVER_WITH_PROBLEMS, QUIET_TABLES
 from replica_audit.stages.fingerprints import compared
 from replica_audit.stages.inventory import SOURCE_COLUMNS, Listing
 from replica_audit.stages.packed_looks import list_with_looks
 from replica_audit.storage.inputs.sources import discover
-from replica_audit.tables import OF_PARTITIONS, SEEN
-from replica_audit.tables.fingerprints import NEVER_IF_COLLECTED, NEVER_TAKEN_OVER, NEVER_WITH_PROBLEMS, QUIET_TABLES
 from tests.collect.nights import at_rest
 from tests.incremental.clusters_of_nights import CHANGES, Cluster
 from tests.support import in_process

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica_audit import acknowledged, local_run, pipeline, tables
+from replica_audit import acknowledged, local_run, pipeline
 from replica_audit.config import Settings
 from replica_audit.past.findings import ListedRows
 from replica_audit.past.metrics import run_metrics
@@ -19,6 +19,7 @@ from replica_audit.past.run import PastRun
 from replica_audit.report.facts.run_report import Report
 from replica_audit.report.text import plain_text as text
 from replica_audit.report.text.json_report import json_pieces
+from replica_audit.rows import FINDINGS
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from tests.jobs.test_audit import SAMPLE, read
 
@@ -56,7 +57,7 @@ def nights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
 
 
 def rows_of(run: local_run.Triaged) -> list[dict[str, Any]]:
-    found = run.tables.arrow(tables.FINDINGS.name)
+    found = run.tables.arrow(FINDINGS.name)
     assert found is not None
     return found.to_pylist()
 
@@ -66,7 +67,7 @@ def test_both_engines_say_the_same(nights: tuple[Path, dict[str, Report]]) -> No
     known = acknowledged.load(folder / "known.yaml", date(2026, 11, 30))
     here = local_run.triage((str(LOSS),), Settings(), acknowledged=known, tell=lambda _line: None)
     expected = {row["finding_key"]: row for row in rows_of(here)}
-    rows = {row["finding_key"]: row for row in read(folder / "warehouse", tables.FINDINGS, run_id="one")}
+    rows = {row["finding_key"]: row for row in read(folder / "warehouse", FINDINGS, run_id="one")}
     assert rows.keys() == expected.keys()
     for key, row in rows.items():
         assert row["acknowledgement"] == expected[key]["acknowledgement"]
@@ -83,7 +84,7 @@ def test_the_first_night(nights: tuple[Path, dict[str, Report]]) -> None:
 
 def test_what_could_not_be_looked_at_stays_acknowledged_or_open(nights: tuple[Path, dict[str, Report]]) -> None:
     folder, reports = nights
-    (left,) = read(folder / "warehouse", tables.FINDINGS, run_id="two", status="unconfirmed")
+    (left,) = read(folder / "warehouse", FINDINGS, run_id="two", status="unconfirmed")
     assert left["finding_key"] == "committed_loss:billing-0:1"
     assert left["acknowledgement"]["state"] == "acknowledged"
     assert reports["two"].changes.get("unconfirmed") is None, "it is counted apart"
@@ -99,7 +100,7 @@ def test_back_after_the_last_day(nights: tuple[Path, dict[str, Report]]) -> None
     assert back >= 3
     assert said.startswith(f"No new findings since the run before; {back} are no longer acknowledged Besides: "), said[:200]
     assert "expired: until 2026-12-01, ana: known" in said
-    rows = read(folder / "warehouse", tables.FINDINGS, run_id="three", code="committed_loss")
+    rows = read(folder / "warehouse", FINDINGS, run_id="three", code="committed_loss")
     assert {row["status"] for row in rows} == {"persisting"}, "an acknowledged finding is known all the while"
 
 

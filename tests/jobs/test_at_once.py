@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from replica_audit.tables import AUDIT_RUNS, FINDINGS, REPLICA_VERDICTS, TRUNCATION_POINTS
+from replica_audit.rows import AUDIT_RUNS, FINDINGS, REPLICA_VERDICTS, TRUNCATION_POINTS
 from tests.house.checkout import ROOT
 from tests.support import in_process
 

@@ -14,11 +14,30 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from replica_audit import cli, pipeline, tables
+from replica_audit import cli, pipeline
 from replica_audit.config import Settings
 from replica_audit.errors import UsageError
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.text import plain_text as text
+from replica_audit.rows import (
+    AUDIT_RUNS,
+    COMPACTION_DIFFERENCES,
+    CONSUMER_IMPACTS,
+    DAMAGED_BATCHES,
+    FINDINGS,
+    FUTURE_REPLICAS,
+    INPUT_ERRORS,
+    OF_PARTITIONS,
+    OPEN_TRANSACTIONS,
+    RECORD_DIFFERENCES,
+    REPLICA_LOGS,
+    REPLICA_VERDICTS,
+    SEGMENT_EPOCHS,
+    SEQUENCE_GAPS,
+    TABLES,
+    TRUNCATION_POINTS,
+    Table,
+)
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from tests.support import in_process
 
@@ -28,7 +47,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"
 Row = dict[str, Any]
-AUDITED = [*tables.OF_PARTITIONS, tables.INPUT_ERRORS]
+AUDITED = [*OF_PARTITIONS, INPUT_ERRORS]
 EVERYTHING = Settings(what_if_leaders=True)
 
 
@@ -43,13 +62,13 @@ def run(spark: SparkSession, warehouse: Path | str, run_id: str, *inputs: Path, 
     return pipeline.audit(spark, request, lambda line: None)
 
 
-def read(warehouse: Path, table: tables.Table, **equal: object) -> list[Row]:
+def read(warehouse: Path, table: Table, **equal: object) -> list[Row]:
     """Read with delta-rs, as dashboards do: no JVM."""
     rows: list[Row] = DeltaTable(str(warehouse / table.name)).to_pyarrow_table().to_pylist()
     return [row for row in rows if all(row[key] == value for key, value in equal.items())]
 
 
-def as_in(table: tables.Table, rows: list[Row]) -> list[Row]:
+def as_in(table: Table, rows: list[Row]) -> list[Row]:
     """Rows as they come back from a table."""
     columns = pa.schema([field.with_nullable(True) for field in table.arrow if field.name not in ("run_id", "cluster_id")])
     return pa.Table.from_pylist(rows, schema=columns).to_pylist()
@@ -62,8 +81,8 @@ def comparable(rows: list[Row]) -> Counter[str]:
 
 # each has a test of its own, over clusters that make such rows
 NOT_IN_SAMPLE = (
-    *(tables.FUTURE_REPLICAS, tables.INPUT_ERRORS, tables.SEQUENCE_GAPS),
-    *(tables.DAMAGED_BATCHES, tables.COMPACTION_DIFFERENCES, tables.RECORD_DIFFERENCES, tables.OPEN_TRANSACTIONS),
+    *(FUTURE_REPLICAS, INPUT_ERRORS, SEQUENCE_GAPS),
+    *(DAMAGED_BATCHES, COMPACTION_DIFFERENCES, RECORD_DIFFERENCES, OPEN_TRANSACTIONS),
 )
 
 
@@ -74,25 +93,25 @@ def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tu
 
 
 @pytest.mark.parametrize("table", AUDITED, ids=lambda table: table.name)
-def test_tables_hold_what_the_rules_give(audited: tuple[Path, Any], table: tables.Table) -> None:
+def test_tables_hold_what_the_rules_give(audited: tuple[Path, Any], table: Table) -> None:
     warehouse, _report = audited
     expected: list[Row] = []
     for root in sorted(SAMPLE.iterdir()):
         made = in_process.audit(root, settings=EVERYTHING)
         expected += made[table.name]
-        expected += made["problems"] if table is tables.INPUT_ERRORS else []
+        expected += made["problems"] if table is INPUT_ERRORS else []
     assert expected or table in NOT_IN_SAMPLE, "the sample has rows for every other table"
     assert comparable(read(warehouse, table)) == comparable(as_in(table, expected))
 
 
 def test_every_cluster_has_its_run(audited: tuple[Path, Any]) -> None:
     warehouse, report = audited
-    rows = read(warehouse, tables.AUDIT_RUNS)
+    rows = read(warehouse, AUDIT_RUNS)
     assert len(rows) == len(list(SAMPLE.iterdir())) == len(report.clusters)
     assert {(row["status"], row["exit_code"], row["run_date"]) for row in rows} == {("complete", 1, date(2026, 1, 2))}
     counted = Counter({verdict: count for row in rows for verdict, count in dict(row["verdict_counts"]).items()})
     assert counted.keys() <= set(map(str, Verdict))
-    by_table = Counter(row["verdict"] for row in read(warehouse, tables.REPLICA_VERDICTS))
+    by_table = Counter(row["verdict"] for row in read(warehouse, REPLICA_VERDICTS))
     total: Counter[str] = Counter()
     for row in rows:
         total.update(dict(row["verdict_counts"]))
@@ -101,7 +120,7 @@ def test_every_cluster_has_its_run(audited: tuple[Path, Any]) -> None:
 
 def test_four_protocols_per_pair_and_one_applies(audited: tuple[Path, Any]) -> None:
     pairs: dict[tuple[object, ...], list[Row]] = {}
-    for row in read(audited[0], tables.TRUNCATION_POINTS):
+    for row in read(audited[0], TRUNCATION_POINTS):
         pairs.setdefault(tuple(row[key] for key in ("cluster_id", "topic", "partition", "leader_id", "follower_id")), []).append(row)
     assert pairs
     for rows in pairs.values():
@@ -111,7 +130,7 @@ def test_four_protocols_per_pair_and_one_applies(audited: tuple[Path, Any]) -> N
 
 def test_tables_carry_comments_constraints_and_clustering(spark: SparkSession, audited: tuple[Path, Any]) -> None:
     warehouse = DeltaWarehouse(spark, str(audited[0]))
-    for table in tables.TABLES:
+    for table in TABLES:
         detail = spark.sql(f"DESCRIBE DETAIL {warehouse.identifier(table)}").first()
         assert detail is not None
         assert detail["description"] == table.grain
@@ -124,10 +143,10 @@ def test_tables_carry_comments_constraints_and_clustering(spark: SparkSession, a
 
 def test_a_constraint_refuses_a_row_that_cannot_be(spark: SparkSession, audited: tuple[Path, Any]) -> None:
     warehouse = DeltaWarehouse(spark, str(audited[0]))
-    row = {**read(audited[0], tables.SEGMENT_EPOCHS)[0], "last_offset": -5}
+    row = {**read(audited[0], SEGMENT_EPOCHS)[0], "last_offset": -5}
     with pytest.raises(Exception, match="ascending"):
-        warehouse.write_run(tables.SEGMENT_EPOCHS, warehouse.frame(tables.SEGMENT_EPOCHS, [row]), "bad", replace=False)
-    assert not read(audited[0], tables.SEGMENT_EPOCHS, run_id="bad")
+        warehouse.write_run(SEGMENT_EPOCHS, warehouse.frame(SEGMENT_EPOCHS, [row]), "bad", replace=False)
+    assert not read(audited[0], SEGMENT_EPOCHS, run_id="bad")
 
 
 def number_of(label: str, report: Any) -> str:
@@ -162,8 +181,8 @@ class TestRunsOverTime:
             run(spark, history, "one", root)
         for table in AUDITED:
             assert comparable(read(history, table)) == comparable(as_in(table, in_process.audit(root)[table.name])), table.name
-        assert [row["status"] for row in read(history, tables.AUDIT_RUNS)] == ["complete"]
-        assert {row["status"] for row in read(history, tables.FINDINGS)} == {"new"}
+        assert [row["status"] for row in read(history, AUDIT_RUNS)] == ["complete"]
+        assert {row["status"] for row in read(history, FINDINGS)} == {"new"}
 
     def test_findings_persist_and_resolve(self, spark: SparkSession, history: Path, tmp_path: Path) -> None:
         root = SAMPLE / "committed-loss"
@@ -174,7 +193,7 @@ class TestRunsOverTime:
         shutil.copytree(healed / "broker-2" / "data-0" / "billing-0", healed / "broker-1" / "data-0" / "billing-0")
         # the broker's log still shows what it lost
         assert run(spark, history, "three", healed).changes == {"new": 1, "persisting": 2, "resolved": 1}
-        resolved = read(history, tables.FINDINGS, run_id="three", status="resolved")
+        resolved = read(history, FINDINGS, run_id="three", status="resolved")
         assert [(row["finding_key"], row["first_seen_run_id"], row["last_seen_run_id"]) for row in resolved] == [
             ("committed_loss:billing-0:1", "one", "two")
         ]
@@ -183,7 +202,7 @@ class TestRunsOverTime:
     def test_a_run_of_one_topic_does_not_resolve_the_others(self, spark: SparkSession, history: Path) -> None:
         assert run(spark, history, "five", SAMPLE / "committed-loss", topics="(?P<internal>__consumer_offsets)").changes == {}
         assert run(spark, history, "six", SAMPLE / "committed-loss").changes["persisting"] == 2, "nor does it forget them"
-        first = {row["first_seen_run_id"] for row in read(history, tables.FINDINGS, run_id="six", status="persisting")}
+        first = {row["first_seen_run_id"] for row in read(history, FINDINGS, run_id="six", status="persisting")}
         assert first == {"one"}
 
     def test_a_run_killed_half_way_does_not_count(self, spark: SparkSession, history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +211,7 @@ class TestRunsOverTime:
             patched.setattr(pipeline.run._Audit, "_conclude", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 run(spark, history, "killed", root)
-        assert [row["status"] for row in read(history, tables.AUDIT_RUNS, run_id="killed")] == ["running"]
+        assert [row["status"] for row in read(history, AUDIT_RUNS, run_id="killed")] == ["running"]
         assert run(spark, history, "after", root).changes == {"new": 3}, "the killed run's findings must not be known"
         run(spark, history, "killed", root)
         for table in AUDITED:
@@ -208,8 +227,8 @@ class TestRunsOverTime:
 
 def test_topics_limit_the_audit_not_what_is_known_of_the_groups(spark: SparkSession, tmp_path: Path) -> None:
     report = run(spark, tmp_path, "one", SAMPLE / "committed-loss", topics="billing")
-    assert {row["topic"] for row in read(tmp_path, tables.REPLICA_LOGS)} == {"billing"}
-    assert len(read(tmp_path, tables.CONSUMER_IMPACTS)) == 18
+    assert {row["topic"] for row in read(tmp_path, REPLICA_LOGS)} == {"billing"}
+    assert len(read(tmp_path, CONSUMER_IMPACTS)) == 18
     (cluster,) = report.clusters
     assert (cluster.affected_groups, cluster.affected_positions, cluster.unclean_elections) == (4, 12, 3)
     assert (report.impacts[0].records_gone, report.impacts[0].reset_offset) == (20, 10)
@@ -283,7 +302,7 @@ class TestExitCodes:
         inputs = [str(empty), str(other), str(tmp_path / "missing"), str(broken)]
         assert self.audit(spark, tmp_path, "--run-id", "r", *(part for path in inputs for part in ("--input", path))) == 1
         out = capsys.readouterr().out
-        rows = {row["path"]: row for row in read(tmp_path / "warehouse", tables.INPUT_ERRORS)}
+        rows = {row["path"]: row for row in read(tmp_path / "warehouse", INPUT_ERRORS)}
         assert {path: rows[path]["code"] for path in [*inputs[:3], str(checkpoint)]} == {
             str(empty): "nothing-recognised",
             str(other): "nothing-recognised",
@@ -293,7 +312,7 @@ class TestExitCodes:
         assert rows[str(checkpoint)]["byte_offset"] == 128
         assert all(row["remedy"] for row in rows.values())
         assert all(path in out for path in rows)
-        assert len(read(tmp_path / "warehouse", tables.REPLICA_VERDICTS)) == 3
+        assert len(read(tmp_path / "warehouse", REPLICA_VERDICTS)) == 3
 
     def test_a_run_that_reads_nothing_is_2_and_never_the_latest(
         self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -309,11 +328,11 @@ class TestExitCodes:
         said = capsys.readouterr().out
         assert "Exit code 2" in said
         assert "resolved" not in said
-        assert "no-replicas" in {row["code"] for row in read(tmp_path / "warehouse", tables.INPUT_ERRORS, run_id="hollow")}
+        assert "no-replicas" in {row["code"] for row in read(tmp_path / "warehouse", INPUT_ERRORS, run_id="hollow")}
         assert cli.main(["report", "--warehouse", str(tmp_path / "warehouse"), "--format", "json"]) == 0
         assert json.loads(capsys.readouterr().out)["run_id"] == "good"
         assert self.audit(spark, tmp_path, "--input", finding, "--run-id", "again", "--topics", "ledger") == 1
-        assert {row["status"] for row in read(tmp_path / "warehouse", tables.FINDINGS, run_id="again")} == {"persisting"}
+        assert {row["status"] for row in read(tmp_path / "warehouse", FINDINGS, run_id="again")} == {"persisting"}
 
     def test_nothing_compared_is_3_and_says_so(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         alone = tmp_path / "alone"
@@ -332,7 +351,7 @@ class TestExitCodes:
         shutil.rmtree(partial / "broker-3")
         (partial / "cluster-metadata.json").unlink()
         assert self.audit(spark, tmp_path, "--input", str(partial), "--topics", "epochs") == 3
-        (row,) = [row for row in read(tmp_path / "warehouse", tables.INPUT_ERRORS) if row["code"] == "brokers-not-in-input"]
+        (row,) = [row for row in read(tmp_path / "warehouse", INPUT_ERRORS) if row["code"] == "brokers-not-in-input"]
         assert "broker 3, but the input has only 1, 2" in row["detail"]
 
     def test_one_cluster_twice_is_2_naming_both(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from replica_audit import cli, pipeline, tables
+from replica_audit import cli, pipeline
 from replica_audit.past.findings import ListedRows
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.report.text import plain_text as text
 from replica_audit.report.text.json_report import json_pieces
+from replica_audit.rows import FINDINGS, FOUND, WHAT_IF_LEADERS
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from tests.jobs.test_audit import SAMPLE, read, run
@@ -37,7 +38,7 @@ def _as_of_old(warehouse: Path) -> None:
     """Make the table of findings one of an older version: without the facts, with a constraint that knows three statuses."""
     rows = DeltaTable(str(warehouse / "findings")).to_pyarrow_table()
     shutil.rmtree(warehouse / "findings")
-    schema = pa.schema([pa.field(column.name, column.type, column.nullable) for column in tables.FINDINGS.columns[:12]])
+    schema = pa.schema([pa.field(column.name, column.type, column.nullable) for column in FINDINGS.columns[:12]])
     write_deltalake(str(warehouse / "findings"), rows.select(schema.names).cast(schema))
     DeltaTable(str(warehouse / "findings")).alter.add_constraint({"known_status": OLD_STATUSES})
 
@@ -56,7 +57,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple
 
 def test_what_is_not_seen_again_stays_open_in_a_table_of_an_older_version(spark: SparkSession, made: tuple[Path, Any]) -> None:
     warehouse, report = made
-    (left,) = read(warehouse, tables.FINDINGS, run_id="two", status="unconfirmed")
+    (left,) = read(warehouse, FINDINGS, run_id="two", status="unconfirmed")
     assert (left["finding_key"], left["first_seen_run_id"], left["last_seen_run_id"]) == ("committed_loss:billing-0:1", "one", "one")
     # of the replica that is gone, its broker's server.log still says that it truncated below its high watermark
     assert report.changes == {"new": 4, "persisting": 2, "unconfirmed": 1}
@@ -66,18 +67,18 @@ def test_what_is_not_seen_again_stays_open_in_a_table_of_an_older_version(spark:
     assert DeltaTable(str(warehouse / "findings")).version() == before, "the constraint is replaced once"
     row = {**left, "run_id": "bad", "status": "forgotten"}
     with pytest.raises(Exception, match="known_status"):
-        written.write_run(tables.FINDINGS, written.frame(tables.FINDINGS, [row]), "bad", replace=False)
+        written.write_run(FINDINGS, written.frame(FINDINGS, [row]), "bad", replace=False)
 
 
 def test_partitions_without_a_leader(made: tuple[Path, Any]) -> None:
     warehouse, report = made
-    rows = read(warehouse, tables.FINDINGS, run_id="two", code="offline_partition")
+    rows = read(warehouse, FINDINGS, run_id="two", code="offline_partition")
     expected = {row["finding_key"]: row for row in in_process.audit(OFFLINE)["found"]}
     assert len(rows) == len(expected) == 2
     for row in rows:
-        assert {name: row[name] for name in tables.FOUND.names} == expected[row["finding_key"]]
+        assert {name: row[name] for name in FOUND.names} == expected[row["finding_key"]]
     assert report.offline_count == 2
-    assert len(read(warehouse, tables.WHAT_IF_LEADERS, run_id="two")) == 4, "without --what-if-leaders only theirs"
+    assert len(read(warehouse, WHAT_IF_LEADERS, run_id="two")) == 4, "without --what-if-leaders only theirs"
     assert report.candidates == ()
 
 

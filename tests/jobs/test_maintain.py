@@ -19,8 +19,8 @@ from deltalake import DeltaTable
 from replica_audit import cli
 from replica_audit.maintain.run import UpkeepRequest, maintain
 from replica_audit.report.facts.upkeep_facts import Upkeep
+from replica_audit.rows import TABLES
 from replica_audit.storage.warehouse import processes
-from replica_audit.tables import TABLES
 from tests.support.warehouse import Row, write_rows, write_warehouse
 
 if TYPE_CHECKING:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica_audit import acknowledged, pipeline, tables
+from replica_audit import acknowledged, pipeline
 from replica_audit.config import Settings
 from replica_audit.past.metrics import run_metrics
 from replica_audit.past.run import PastRun
 from replica_audit.report.facts.run_metrics import ClusterMetrics
 from replica_audit.report.facts.run_report import Report
 from replica_audit.report.text import plain_text as text
+from replica_audit.rows import AUDIT_RUNS, FINDINGS
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.storage.warehouse.upkeep import WarehouseUpkeep
 from tests.jobs.test_audit import SAMPLE, read
@@ -86,8 +87,8 @@ def test_a_missing_cluster_is_said_first_and_is_no_exit_0(nights: tuple[Nights, 
     said = " ".join(text.render(report).split())
     assert "MISSING from the input: nothing was read; run one read it last" in said
     assert "still open from earlier runs" in said
-    open_now = read(made.warehouse, tables.FINDINGS, run_id="two", cluster_id=lost)
-    before = read(made.warehouse, tables.FINDINGS, run_id="one", cluster_id=lost)
+    open_now = read(made.warehouse, FINDINGS, run_id="two", cluster_id=lost)
+    before = read(made.warehouse, FINDINGS, run_id="one", cluster_id=lost)
     assert before
     assert {row["finding_key"] for row in open_now} == {row["finding_key"] for row in before}
     assert {row["status"] for row in open_now} == {"unconfirmed"}
@@ -116,7 +117,7 @@ def test_a_missing_broker_is_said_first(nights: tuple[Nights, dict[str, Report]]
     assert report.decisions[0].text.startswith("Broker 3 is missing from the input, and an earlier run read it")
     clean = cluster_of(report, "clean-in-sync")
     assert made.metrics("three")[clean].missing_brokers == 1
-    (row,) = read(made.warehouse, tables.AUDIT_RUNS, run_id="three", cluster_id=clean)
+    (row,) = read(made.warehouse, AUDIT_RUNS, run_id="three", cluster_id=clean)
     assert (row["broker_ids"], row["missing_broker_ids"], row["last_seen_run_id"]) == ([1, 2], [3], None)
 
 

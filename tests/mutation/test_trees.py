@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from replica_audit.tables import OF_PARTITIONS
+from replica_audit.rows import OF_PARTITIONS
 from tests.mutation.trees import judge, roots, wrong_rows
 from tests.support.in_process import audit
 

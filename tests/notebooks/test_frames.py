@@ -17,8 +17,8 @@ from replica_audit import open_warehouse
 from replica_audit.errors import UsageError
 from replica_audit.notebook.run import Run
 from replica_audit.notebook.warehouse import Warehouse
-from replica_audit.tables import TABLES
-from replica_audit.tables.pair_structs import ExchangeRound
+from replica_audit.rows import TABLES
+from replica_audit.rows.pair_structs import ExchangeRound
 from tests.notebooks.execution import RUNS
 from tests.support.warehouse import STARTED, write_warehouse
 

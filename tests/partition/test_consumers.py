@@ -19,8 +19,8 @@ from replica_audit.protocol.cluster.metadata_image import (
 )
 from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.tables.encoding import as_dict
-from replica_audit.tables.history import CONSUMER_IMPACTS
+from replica_audit.rows.encoding import as_dict
+from replica_audit.rows.history import CONSUMER_IMPACTS
 from tests.formats import kafka_files
 from tests.protocol.logs import TIME, replica
 from tests.support import in_process

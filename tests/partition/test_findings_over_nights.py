@@ -12,7 +12,7 @@ from replica_audit.partition.findings.acknowledging import acknowledging
 from replica_audit.partition.findings.statuses import history_row
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgement, Acknowledgements
 from replica_audit.protocol.verdict.verdict import Severity
-from replica_audit.tables.findings import CheckedPartition, FoundFinding, RunFinding
+from replica_audit.rows.findings import CheckedPartition, FoundFinding, RunFinding
 
 FIRST = date(2026, 11, 1)
 FOUND = FoundFinding(

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from replica_audit import tables
 from replica_audit.model import Election, IsrChange, PartitionMetadata
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.known.cluster_facts import ClusterFacts
@@ -19,8 +18,9 @@ from replica_audit.protocol.cluster.leadership import leadership
 from replica_audit.protocol.cluster.metadata_image import METADATA_LOG
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.tables.encoding import as_dict
-from replica_audit.tables.pairs import ReplicaVerdict
+from replica_audit.rows import LEADER_EPOCHS, REPLICA_ROLES, Table
+from replica_audit.rows.encoding import as_dict
+from replica_audit.rows.pairs import ReplicaVerdict
 from tests.protocol.logs import replica
 from tests.support.rows import sparse
 
@@ -56,7 +56,7 @@ def metadata(leader: int = 1, leader_epoch: int = 5, **values: Any) -> Partition
     return PartitionMetadata(leader=leader, leader_epoch=leader_epoch, **ordinary | values)
 
 
-def typed(rows: Sequence[Row], table: tables.Table) -> Sequence[Row]:
+def typed(rows: Sequence[Row], table: Table) -> Sequence[Row]:
     """The rows, once it is sure that they are those of the table: its columns, their types, nothing missing where null is refused."""
     for row in rows:
         assert [*row] == [column.name for column in table.columns if column.name not in OF_THE_RUN]
@@ -72,7 +72,7 @@ def typed(rows: Sequence[Row], table: tables.Table) -> Sequence[Row]:
 
 def history(elections: Sequence[Election], leader: Replica | None, *replicas: Replica, **values: Any) -> list[Row]:
     rows = leader_epoch_rows(metadata(elections=tuple(elections), **values), leader, [*replicas, *([leader] if leader else [])])
-    return list(typed([as_dict(row) for row in rows], tables.LEADER_EPOCHS))
+    return list(typed([as_dict(row) for row in rows], LEADER_EPOCHS))
 
 
 def test_no_elections_are_known_without_a_metadata_log():
@@ -270,7 +270,7 @@ def roles(
     said = metadata() if known is None else known
     held = {broker: metadata(*copy) if isinstance(copy, tuple) else copy for broker, copy in (copies or {}).items()}
     rows = role_rows(said, leadership(said, replicas), {one.broker_id: one for one in replicas}, held, cluster or facts(), verdicts)
-    return {row["broker_id"]: row for row in typed([as_dict(row) for row in rows], tables.REPLICA_ROLES)}
+    return {row["broker_id"]: row for row in typed([as_dict(row) for row in rows], REPLICA_ROLES)}
 
 
 def standings(*arguments: Any, **named: Any) -> dict[int, str]:

@@ -19,7 +19,7 @@ from replica_audit.protocol.exchange.cuts import can_fail_to_append
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.exchange.truncation import RULES
 from replica_audit.protocol.verdict.verdict import judge
-from replica_audit.tables.encoding import as_dict
+from replica_audit.rows.encoding import as_dict
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

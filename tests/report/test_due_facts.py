@@ -22,8 +22,8 @@ from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import DueElection, DueFacts, DuePartitions, due_of
 from replica_audit.report.facts.run_report import Electable
+from replica_audit.rows import AUDIT_RUNS, CONSUMER_IMPACTS, FINDINGS, OPEN_TRANSACTIONS, REPLICA_VERDICTS, Table
 from replica_audit.storage.warehouse.memory import MemoryTables
-from replica_audit.tables import AUDIT_RUNS, CONSUMER_IMPACTS, FINDINGS, OPEN_TRANSACTIONS, REPLICA_VERDICTS, Table
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 KEYS = {"run_id": "r", "cluster_id": "c"}

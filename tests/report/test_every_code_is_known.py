@@ -30,7 +30,7 @@ from replica_audit.report.text import blocks, document_steps, exchange_text, fin
 from replica_audit.report.text import plain_text as summary_text
 from replica_audit.report.text.explanation_text import render
 from replica_audit.report.text.json_report import finding_json
-from replica_audit.tables import REPLICA_VERDICTS, TRUNCATION_POINTS
+from replica_audit.rows import REPLICA_VERDICTS, TRUNCATION_POINTS
 from tests.page.runs import cluster, finding, page_data
 from tests.protocol.logs import compare, replica
 from tests.report.audited import KEYS, Row, TablesInMemory, tables_of

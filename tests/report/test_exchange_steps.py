@@ -17,7 +17,7 @@ from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.exchange.truncation import RULES
 from replica_audit.report.facts.exchange_steps import Exchange, exchange
 from replica_audit.report.facts.explained_rows import ExplainedPoint
-from replica_audit.tables.encoding import as_dict
+from replica_audit.rows.encoding import as_dict
 from tests.protocol.lineages import comparisons
 from tests.protocol.logs import replica, state
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from replica_audit import tables
 from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.verdict import Verdict
@@ -18,6 +17,7 @@ from replica_audit.report.facts import explained_rows, partition_rows
 from replica_audit.report.facts.explanation import Explanation, explain
 from replica_audit.report.facts.question import Question
 from replica_audit.report.text.explanation_text import SECTIONS, render
+from replica_audit.rows import TABLES
 from tests.protocol.lineages import comparisons
 from tests.protocol.logs import compare, replica
 from tests.report.audited import KEYS, Row, TablesInMemory, tables_of
@@ -341,7 +341,7 @@ def test_every_verdict_has_a_remedy() -> None:
     ],
 )
 def test_rows_are_named_as_the_columns(kind: Any, table: str) -> None:
-    columns = {column.name: column for made in tables.TABLES if made.name == table for column in made.columns}
+    columns = {column.name: column for made in TABLES if made.name == table for column in made.columns}
     fields = {field.name: field for field in dataclasses.fields(kind)}
     assert set(fields) <= set(columns)
     wrongly_required = [name for name, field in fields.items() if columns[name].nullable and "None" not in str(field.type)]

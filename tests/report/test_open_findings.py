@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from replica_audit import cli, tables
+from replica_audit import cli
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.report.facts.run_report import Report
 from replica_audit.report.text import plain_text as text
+from replica_audit.rows import FINDINGS
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from tests.support.warehouse import STARTED, write_rows, write_warehouse
 
@@ -237,7 +238,7 @@ class TestEveryFinding:
         now = as_json(tmp_path, capsys)["findings"]
         rows = DeltaTable(str(tmp_path / "findings")).to_pyarrow_table()
         shutil.rmtree(tmp_path / "findings")
-        known = [column.name for column in tables.FINDINGS.columns[:12]]
+        known = [column.name for column in FINDINGS.columns[:12]]
         write_deltalake(str(tmp_path / "findings"), rows.select(known))
         before = as_json(tmp_path, capsys)["findings"]
         names = ("finding_key", "verdict", "leader_id", "follower_id", "truncation_offset", "removed_records", "evidence", "reason")

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from replica_audit import cli, tables
+from replica_audit import cli
 from replica_audit.errors import UsageError
 from replica_audit.files.locations import located
+from replica_audit.rows import INPUT_ERRORS, OF_PARTITIONS
 from replica_audit.storage.inputs.sources import discover
 from tests.collect.collections import collect_cluster
 from tests.house.checkout import ROOT
@@ -47,7 +48,7 @@ def test_tables_equal_those_of_the_same_files_here(spark: SparkSession, uploaded
     assert spark.version
     assert cli.main(["audit", "--input", f"{uploaded}/multi-round", "--warehouse", str(tmp_path)]) == 1
     expected = in_process.audit(SAMPLE / "multi-round")
-    for table in (*tables.OF_PARTITIONS, tables.INPUT_ERRORS):
+    for table in (*OF_PARTITIONS, INPUT_ERRORS):
         rows = in_process.rows(DeltaTable(str(tmp_path / table.name)).to_pyarrow_table())
         assert comparable(rows) == comparable(expected[table.name], (str(SAMPLE), uploaded)), table.name
     assert DeltaTable(str(tmp_path / "replica_verdicts")).to_pyarrow_table().num_rows == 3

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from replica_audit import cli
+from replica_audit.rows import INPUT_ERRORS, OF_PARTITIONS
 from replica_audit.storage.warehouse.reader import WarehouseTables
-from replica_audit.tables import INPUT_ERRORS, OF_PARTITIONS
 from tests.house.checkout import ROOT
 from tests.s3.store import Store
 from tests.s3.test_audit import comparable

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from replica_audit.formats.values import Row
 from replica_audit.stages.mapping import map_rows
-from replica_audit.tables.values import Row
 
 IN, OUT = pa.schema([("number", pa.int64()), ("parts", pa.list_(pa.int64()))]), pa.schema([("number", pa.int64()), ("total", pa.int64())])
 

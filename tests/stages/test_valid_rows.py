@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit import tables
+from replica_audit.formats.shapes import INVENTORY, SEGMENTS
+from replica_audit.rows import TABLES
+from replica_audit.rows.audited import AuditedPartition
+from replica_audit.rows.checks import all_pass, checker, in_python
+from replica_audit.rows.replicas import ReplicaLog
 from replica_audit.stages.mapping import map_rows
 from replica_audit.stages.valid_rows import CODE, encoded_audits, refuse_scan, refuse_with_problem, sifted
-from replica_audit.tables.audited import AuditedPartition
-from replica_audit.tables.checks import all_pass, checker, in_python
-from replica_audit.tables.replicas import ReplicaLog
 from tests.support.rows import sparse
 
 Row = dict[str, Any]
@@ -72,7 +73,7 @@ def test_a_value_that_no_column_holds_is_told(values: Row, column: str):
     healthy = [
         event(leader_epoch=epoch, offset=2**63 - 1, text="\u043f\u0440\u0438\u0432\u0435\u0442 \U0001f600") for epoch in (-1, 2**31 - 1)
     ]
-    found = through([healthy[0], event(**values), healthy[1]], tables.INVENTORY, refuse_with_problem)
+    found = through([healthy[0], event(**values), healthy[1]], INVENTORY, refuse_with_problem)
     assert [row["event"]["leader_epoch"] for row in found if row["event"]] == [-1, 2**31 - 1]
     (problem,) = [row["problem"] for row in found if row["problem"]]
     assert (problem["path"], problem["code"]) == (EVENT["path"], CODE)
@@ -82,14 +83,14 @@ def test_a_value_that_no_column_holds_is_told(values: Row, column: str):
 
 def test_a_path_that_is_no_text_is_told_in_escapes():
     bad = {**KEYS, "problem": {"path": "/in/\udcff", "kind": "file", "code": "cannot-read", "detail": "d", "remedy": "r"}}
-    (row,) = through([bad], tables.INVENTORY, refuse_with_problem)
+    (row,) = through([bad], INVENTORY, refuse_with_problem)
     assert row["problem"]["path"] == "/in/\\udcff"
 
 
 def test_a_scan_that_does_not_fit_is_a_segment_that_could_not_be_read():
     file = {"path": "/in/x.log", "source": "raw", "base_offset": 0, "size_bytes": 1}
     segment = {"log_dir": "/in", "directory": "x-0", "file": file, "runs": [{"leader_epoch": 2**31}], "failed": False, "problems": []}
-    (row,) = through([{**KEYS, "segment": segment}], tables.SEGMENTS, refuse_scan)
+    (row,) = through([{**KEYS, "segment": segment}], SEGMENTS, refuse_scan)
     assert row["segment"]["failed"] is True
     assert row["segment"]["runs"] == []
     assert [problem["code"] for problem in row["segment"]["problems"]] == [CODE]
@@ -120,7 +121,7 @@ def test_healthy_rows_pass_unchanged():
     assert sifted(row) is row
 
 
-CONSTRAINTS = sorted({(name, check) for table in tables.TABLES for name, check in table.constraints.items()})
+CONSTRAINTS = sorted({(name, check) for table in TABLES for name, check in table.constraints.items()})
 
 
 @pytest.mark.parametrize(("name", "check"), CONSTRAINTS, ids=[name for name, _check in CONSTRAINTS])
@@ -129,7 +130,7 @@ def test_a_check_is_read_as_a_database_reads_it(name: str, check: str, data: st.
     """Null is a violation, as it is for Delta; a column that may not be null has a check of its own."""
     texts = re.findall(r"'([^']*)'", check)
     names = sorted(set(re.findall(r"\b[a-z][a-z_]*\b", re.sub(r"'[^']*'", "", check))))
-    table = next(table for table in tables.TABLES if table.constraints.get(name) == check)
+    table = next(table for table in TABLES if table.constraints.get(name) == check)
     nullable = {column.name for column in table.columns if column.nullable}
     values = st.sampled_from([*texts, "other"]) if texts else st.integers(-3, 3)
     row = {column: data.draw(st.none() | values if column in nullable else values, label=column) for column in names}

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replica_audit.errors import UsageError
+from replica_audit.rows import AUDIT_RUNS, INPUT_ERRORS, Table
 from replica_audit.storage.warehouse.holds import Attempt, Hold, latest_attempt, take
 from replica_audit.storage.warehouse.processes import this_process
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
-from replica_audit.tables import AUDIT_RUNS, INPUT_ERRORS, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

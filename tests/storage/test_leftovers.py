@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from replica_audit.rows import AUDIT_RUNS
 from replica_audit.storage.warehouse import leftovers
-from replica_audit.tables import AUDIT_RUNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

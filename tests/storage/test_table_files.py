@@ -13,15 +13,15 @@ from deltalake import DeltaTable
 
 from replica_audit.engine.arrow import spark_schema
 from replica_audit.errors import UsageError
+from replica_audit.rows import CONTENT_WINDOWS, OF_PARTITIONS, OUTCOMES, TRUNCATION_POINTS
+from replica_audit.rows.audited import AuditedPartition
+from replica_audit.rows.outcomes import WrittenFile
+from replica_audit.rows.pairs import TruncationPoint
 from replica_audit.stages.valid_rows import outcomes
 from replica_audit.storage.warehouse import table_files
 from replica_audit.storage.warehouse.table_files import TableFiles
 from replica_audit.storage.warehouse.tables import DeltaWarehouse, RowsAndFiles
-from replica_audit.tables import CONTENT_WINDOWS, OF_PARTITIONS, OUTCOMES, TRUNCATION_POINTS
-from replica_audit.tables.audited import AuditedPartition
-from replica_audit.tables.outcomes import WrittenFile
-from replica_audit.tables.pairs import TruncationPoint
-from tests.tables.values import full_row
+from tests.rows.values import full_row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

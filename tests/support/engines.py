@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from replica_audit.config import Settings
 from replica_audit.local_run import triage
+from replica_audit.rows import FINDINGS, INPUT_ERRORS, OF_PARTITIONS
 from replica_audit.storage.warehouse.reader import WarehouseTables
-from replica_audit.tables import FINDINGS, INPUT_ERRORS, OF_PARTITIONS
 
 # of a run that is kept alone
 _OF_A_RUN = {"run_id", "first_seen_run_id", "last_seen_run_id"}

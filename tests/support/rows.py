@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from replica_audit.tables.columns import hints_of
+from replica_audit.rows.columns import hints_of
 
 RowT = TypeVar("RowT")
 

@@ -15,11 +15,11 @@ from deltalake import DeltaTable, write_deltalake
 from replica_audit.config import Settings
 from replica_audit.partition.findings.statuses import history_row
 from replica_audit.report.facts.exit_code import exit_code
+from replica_audit.rows import AUDIT_RUNS, FINDINGS, OF_PARTITIONS, TABLES, Table
+from replica_audit.rows.encoding import as_dict, row_of
+from replica_audit.rows.findings import CheckedPartition, FoundFinding, RunFinding
 from replica_audit.storage.inputs.sources import discover
 from replica_audit.storage.warehouse.upgrades import CHANGE_FEED
-from replica_audit.tables import AUDIT_RUNS, FINDINGS, OF_PARTITIONS, TABLES, Table
-from replica_audit.tables.encoding import as_dict, row_of
-from replica_audit.tables.findings import CheckedPartition, FoundFinding, RunFinding
 from tests.support.in_process import audit_cluster
 
 Row = dict[str, Any]

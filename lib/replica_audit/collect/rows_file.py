@@ -25,7 +25,7 @@ from replica_audit.formats.collection.collected_rows import DIGESTED, ROWS
 from replica_audit.formats.collection.row_digests import row_digests, small_files_digest
 from replica_audit.formats.collection.small_files_file import SMALL_FILE_ROWS
 from replica_audit.formats.segment.segment_problems import Scanned
-from replica_audit.tables.values import producers_row
+from replica_audit.formats.values import producers_row
 
 T = TypeVar("T")
 SmallFileRow = tuple[int, bytes, bytes, bytes]  # capture, directory, name, content

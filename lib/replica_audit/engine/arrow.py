@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from replica_audit.tables.packed_rows import PACKS
+from replica_audit.rows.packed_rows import PACKS
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

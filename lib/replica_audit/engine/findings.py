@@ -11,16 +11,16 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from replica_audit import tables
 from replica_audit.engine.arrow import spark_schema
+from replica_audit.formats.values import Row
 from replica_audit.partition.findings.statuses import history_row
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.confirmation import Status
+from replica_audit.rows import CHECKED, FINDINGS, FOUND
+from replica_audit.rows.encoding import batch_of, row_of
+from replica_audit.rows.findings import CheckedPartition, FoundFinding, RunFinding
 from replica_audit.stages.mapping import MapInArrow, mapped
 from replica_audit.stages.topics import topic_filter
-from replica_audit.tables.encoding import batch_of, row_of
-from replica_audit.tables.findings import CheckedPartition, FoundFinding, RunFinding
-from replica_audit.tables.values import Row
 
 _PARTITION = ["cluster_id", "topic", "partition"]
 
@@ -72,8 +72,8 @@ def with_history(
     Returns:
         The columns of the table `findings`, as `history_row` makes them.
     """
-    names = [column.name for column in tables.FINDINGS.columns]
-    types = spark_schema(tables.FINDINGS.arrow)
+    names = [column.name for column in FINDINGS.columns]
+    types = spark_schema(FINDINGS.arrow)
     if before is None:
         return current.mapInArrow(_mapped(partial(_new, run_id=run_id)), types)
     # the table may have been made by an older version
@@ -83,13 +83,13 @@ def with_history(
     then = earlier.select("cluster_id", "finding_key", *_PARTITION[1:], F.struct(*names).alias("earlier"))
     joined = now.join(then, on=["cluster_id", "finding_key"], how="full_outer")
     checks = outcomes.select("cluster_id", F.inline("checked"))
-    checks = checks.select(*_PARTITION, F.struct(*tables.CHECKED.names).alias("check"))
+    checks = checks.select(*_PARTITION, F.struct(*CHECKED.names).alias("check"))
     rows = joined.join(checks, on=_PARTITION, how="left").select("found", "earlier", "check")
     return rows.mapInArrow(_mapped(partial(_history, run_id=run_id, acknowledged=dict(acknowledged))), types)
 
 
 def _mapped(function: Callable[[Row], Iterator[RunFinding]]) -> MapInArrow:
-    return mapped(function, partial(batch_of, RunFinding, schema=tables.FINDINGS.arrow))
+    return mapped(function, partial(batch_of, RunFinding, schema=FINDINGS.arrow))
 
 
 def _new(row: Row, run_id: str) -> Iterator[RunFinding]:
@@ -112,7 +112,7 @@ def _history(row: Row, run_id: str, acknowledged: Mapping[str, Acknowledgements]
 
 
 def _found(row: Row) -> FoundFinding:
-    return row_of(FoundFinding, {name: row[name] for name in tables.FOUND.names})
+    return row_of(FoundFinding, {name: row[name] for name in FOUND.names})
 
 
 def latest_before(findings_table: DataFrame, runs: Sequence[OpenRun], *, topics: str = "") -> DataFrame:

@@ -23,20 +23,21 @@ from replica_audit.files.kept_text import KeptText
 from replica_audit.files.locations import SCHEMES
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
+from replica_audit.formats.shapes import INVENTORY, SEGMENTS, TRANSACTIONS
+from replica_audit.formats.values import Row, log_directory, metadata_copy
 from replica_audit.garbage import uncollected
 from replica_audit.model import LogDirectory, LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
 from replica_audit.progress import Stage
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
+from replica_audit.rows import AUDITED, INPUT_ERRORS
 from replica_audit.stages.commits import list_commits
 from replica_audit.stages.inventory import SOURCE_COLUMNS, Listing, list_source
 from replica_audit.stages.judged import judged
 from replica_audit.stages.segments import collected_scans, scan_segment
 from replica_audit.stages.transactions import TransactionsOfPartitions, list_transactions
 from replica_audit.stages.valid_rows import encoded_audits, fitting, refuse_scan, refuse_with_problem
-from replica_audit.tables import AUDITED, INPUT_ERRORS, INVENTORY, SEGMENTS, TRANSACTIONS
-from replica_audit.tables.values import Row, log_directory, metadata_copy
 
 _AT_ONCE = 256  # rows that are put into Arrow together
 _MUCH = 200  # replicas, for which a second process is worth to be made

@@ -14,10 +14,10 @@ from types import TracebackType
 import numpy as np
 
 from replica_audit.formats.segment.hashed_records import ROW, Rows
+from replica_audit.formats.values import Row, unread_row
 from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.rows.encoding import as_dict
 from replica_audit.stages.records import bucket_of, compared_rows, list_wanted, read_segment_records
-from replica_audit.tables.encoding import as_dict
-from replica_audit.tables.values import Row, unread_row
 
 _READERS = 2  # segments that are read at once: decoding, hashing and sorting leave Python's lock to each other
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from replica_audit.tables import MOVED, REPLICA_LOGS, Table
-from replica_audit.tables.packed_rows import by_pack, pack_of, packed, unpacked
+from replica_audit.formats.shapes import MOVED
+from replica_audit.rows import REPLICA_LOGS, Table
+from replica_audit.rows.packed_rows import by_pack, pack_of, packed, unpacked
 
 # the columns that change though nothing happened, and the moments of a look that they show
 _MOMENTS = {"captured_at": "captured_at_ms", "crcs_verified_at": "verified_at_ms", "looked_again_at": "looked_at_ms"}

@@ -11,9 +11,9 @@ import pyarrow as pa
 from replica_audit.files.locations import located
 from replica_audit.formats.replicas.batch_range import files_in_log
 from replica_audit.formats.replicas.broker_files import replicas_of
+from replica_audit.formats.values import segment_file
 from replica_audit.model import CANNOT_READ, Problem, ReplicaFiles, SegmentFile
 from replica_audit.stages.segments import collected_scans
-from replica_audit.tables.values import segment_file
 
 Source = tuple[str, int | None, str, str]
 Replica = tuple[str, int, int]  # topic, partition, broker

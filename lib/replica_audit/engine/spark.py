@@ -17,9 +17,16 @@ from pyspark.sql import functions as F
 from replica_audit.engine.arrow import frame_of, spark_schema
 from replica_audit.engine.spreading import spread
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from replica_audit.formats.shapes import COMMITS, INVENTORY, SEGMENTS, TRANSACTIONS
+from replica_audit.formats.values import Row, log_directory, metadata_copy
 from replica_audit.model import LogDirectory, LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.protocol.comparison.compare_mode import CompareMode
+from replica_audit.rows import AUDITED, COUNTED, OUTCOMES
+from replica_audit.rows.audited import AuditedPartition
+from replica_audit.rows.columns import INT, STRING, struct
+from replica_audit.rows.encoding import as_dict
+from replica_audit.rows.outcomes import WrittenFile
 from replica_audit.stages.commits import KEYS, list_commits
 from replica_audit.stages.inventory import Keys, Listing, list_source, weight
 from replica_audit.stages.judged import judged
@@ -28,12 +35,6 @@ from replica_audit.stages.packed_looks import list_with_looks
 from replica_audit.stages.segments import collected_scans, scan_segments
 from replica_audit.stages.transactions import PRODUCER_IDS, list_transactions
 from replica_audit.stages.valid_rows import encoded_audits, outcomes, refuse_with_problem
-from replica_audit.tables import AUDITED, COMMITS, COUNTED, INVENTORY, OUTCOMES, SEGMENTS, TRANSACTIONS
-from replica_audit.tables.audited import AuditedPartition
-from replica_audit.tables.columns import INT, STRING, struct
-from replica_audit.tables.encoding import as_dict
-from replica_audit.tables.outcomes import WrittenFile
-from replica_audit.tables.values import Row, log_directory, metadata_copy
 
 _SOURCES = pa.schema(list(struct(cluster_id=STRING, broker_id=INT, path=STRING, kind=STRING, task=INT)))
 

@@ -9,11 +9,11 @@ from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import spark_schema
 from replica_audit.engine.spreading import spread
+from replica_audit.formats.shapes import KEYS_OF_PARTITION, RECORDS, WANTED
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.stages.commits import KEYS
 from replica_audit.stages.mapping import map_rows
 from replica_audit.stages.records import compared_bucket, list_wanted, read_wanted
-from replica_audit.tables import KEYS_OF_PARTITION, RECORDS, WANTED
 
 
 def with_keys(gathered: DataFrame, clusters: dict[str, ClusterFacts], tasks: int, total_bytes: int) -> DataFrame:

@@ -14,15 +14,16 @@ from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import pack, spark_schema
 from replica_audit.engine.moved_logs import packed_logs, with_moments
+from replica_audit.formats.shapes import INVENTORY, MOVED, SEEN
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.fingerprint import ClusterIdentity
+from replica_audit.rows import COUNTED, OUTCOMES, PARTITION_FINGERPRINTS, REPLICA_LOGS
+from replica_audit.rows.fingerprints import FINGERPRINTS, NEVER_IF_COLLECTED, NEVER_TAKEN_OVER, NEVER_WITH_PROBLEMS, QUIET_TABLES
+from replica_audit.rows.packed_rows import PACKS
 from replica_audit.stages.commits import KEYS
 from replica_audit.stages.fingerprints import compared
 from replica_audit.stages.inventory import Keys
 from replica_audit.stages.packed_claims import claims_of
-from replica_audit.tables import COUNTED, FINGERPRINTS, INVENTORY, MOVED, OUTCOMES, PARTITION_FINGERPRINTS, REPLICA_LOGS, SEEN
-from replica_audit.tables.fingerprints import NEVER_IF_COLLECTED, NEVER_TAKEN_OVER, NEVER_WITH_PROBLEMS, QUIET_TABLES
-from replica_audit.tables.packed_rows import PACKS
 
 _DIGESTS = ("fingerprint", "quiet_fingerprint")
 _OF_OUTCOME = {"sizes": "row_counts", "verdicts": "verdicts", "input_errors": "input_errors", "found": "found", "checked": "checked"}

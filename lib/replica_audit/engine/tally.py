@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import spark_schema
+from replica_audit.formats.values import Row
 from replica_audit.protocol.verdict.acknowledgement import AckState
-from replica_audit.tables import COUNTED, FOUND, OUTCOMES
-from replica_audit.tables.columns import BIGINT, STRING
-from replica_audit.tables.encoding import row_of
-from replica_audit.tables.outcomes import WrittenFile
-from replica_audit.tables.values import Row
+from replica_audit.rows import COUNTED, FOUND, OUTCOMES
+from replica_audit.rows.columns import BIGINT, STRING
+from replica_audit.rows.encoding import row_of
+from replica_audit.rows.outcomes import WrittenFile
 
 Order = Callable[[pa.Table], Any]
 _COUNTED = tuple(table.name for table in COUNTED)

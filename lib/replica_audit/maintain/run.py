@@ -24,10 +24,10 @@ from replica_audit.errors import AuditError, OutputError
 from replica_audit.report.facts.question import no_warehouse
 from replica_audit.report.facts.upkeep_facts import FailedStep, RunFate, Upkeep, UpkeptTable
 from replica_audit.retention.choice import KnownRun, RunChoice, choose
+from replica_audit.rows import AUDIT_RUNS, TABLES, Table
 from replica_audit.storage.warehouse import faults
 from replica_audit.storage.warehouse.java_errors import causes, class_name, is_conflict
 from replica_audit.storage.warehouse.upkeep import WarehouseUpkeep
-from replica_audit.tables import AUDIT_RUNS, TABLES, Table
 from replica_audit.words import count
 
 LEAST_VACUUM_HOURS = 168  # Delta's safe default: no reader and no writer works on a version for longer

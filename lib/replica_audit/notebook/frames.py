@@ -10,8 +10,8 @@ import pandas as pd
 import pyarrow as pa
 
 from replica_audit.errors import UsageError
+from replica_audit.rows import TABLES, Table
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
-from replica_audit.tables import TABLES, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

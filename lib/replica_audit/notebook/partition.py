@@ -23,8 +23,8 @@ from replica_audit.protocol.simulation.situation import Action
 from replica_audit.report.facts.explanation import Explained, Explanation, explain
 from replica_audit.report.facts.question import Question
 from replica_audit.report.text import explanation_text
+from replica_audit.rows import AUDIT_RUNS
 from replica_audit.storage.inputs.replica_files import replica_files
-from replica_audit.tables import AUDIT_RUNS
 
 _CURRENT = "current"
 _INPUTS = pa.schema([AUDIT_RUNS.arrow.field("inputs")])

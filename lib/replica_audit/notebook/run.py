@@ -17,7 +17,7 @@ from replica_audit.protocol.simulation.situation import Action
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.facts.explained_rows import ExplainedRun as RunRow
 from replica_audit.report.facts.question import Question, parse_partition
-from replica_audit.tables import REPLICA_VERDICTS
+from replica_audit.rows import REPLICA_VERDICTS
 from replica_audit.words import count
 
 if TYPE_CHECKING:

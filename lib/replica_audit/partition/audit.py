@@ -52,13 +52,13 @@ from replica_audit.protocol.comparison.unreached import unreached_high_watermark
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.verdict import Cause, Judgement, inconclusive
-from replica_audit.tables.audited import AuditedPartition
-from replica_audit.tables.damage import DamagedBatch
-from replica_audit.tables.history import LoggedIncident
-from replica_audit.tables.pairs import ReplicaVerdict
-from replica_audit.tables.replicas import ReplicaRole
-from replica_audit.tables.runs import ReportedProblem
-from replica_audit.tables.what_if import WhatIfLeader
+from replica_audit.rows.audited import AuditedPartition
+from replica_audit.rows.damage import DamagedBatch
+from replica_audit.rows.history import LoggedIncident
+from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.replicas import ReplicaRole
+from replica_audit.rows.runs import ReportedProblem
+from replica_audit.rows.what_if import WhatIfLeader
 
 
 class PartitionAudit:

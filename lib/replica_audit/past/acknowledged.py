@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from replica_audit import tables
 from replica_audit.past.run import PastRun, counted, in_order
 from replica_audit.protocol.verdict.acknowledgement import AckState
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import FindingAbout
 from replica_audit.report.facts.acknowledged_findings import AcknowledgedGroup, AcknowledgedPlace
+from replica_audit.rows import FINDINGS
 
 _COLUMN = "acknowledgement"
 _BY = ["state", "until", "who", "reason", "line"]
@@ -44,7 +44,7 @@ def findings(
 ) -> pa.Table:
     """The same of these statuses."""
     wanted = ds.field("status").isin(list(statuses))
-    read = run.read(tables.FINDINGS, list(dict.fromkeys([*names, _COLUMN])), wanted if where is None else wanted & where)
+    read = run.read(FINDINGS, list(dict.fromkeys([*names, _COLUMN])), wanted if where is None else wanted & where)
     if acknowledged is not None:
         is_known = with_acknowledgement(read)
         read = read.filter(is_known if acknowledged else pc.invert(is_known))

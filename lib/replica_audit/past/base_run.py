@@ -12,8 +12,8 @@ from hashlib import blake2b
 from replica_audit.config import Settings
 from replica_audit.program import VERSION, digest_of_code
 from replica_audit.report.facts.explained_rows import ExplainedRun
+from replica_audit.rows import AUDIT_RUNS
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
-from replica_audit.tables import AUDIT_RUNS
 
 
 class WhyAll(StrEnum):

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 from replica_audit.model.salvage import AuditedLog, AuditedRun, LogCut, RemovedBefore
 from replica_audit.past.planned_cuts import PlannedCut, clusters_offline, planned_cuts
 from replica_audit.past.run import PastRun
-from replica_audit.tables import LOGGED_INCIDENTS, REPLICA_LOGS, REPLICA_VERDICTS, SEGMENT_EPOCHS
+from replica_audit.rows import LOGGED_INCIDENTS, REPLICA_LOGS, REPLICA_VERDICTS, SEGMENT_EPOCHS
 
 _KEYS = ("cluster_id", "topic", "partition")
 _VERDICT = (

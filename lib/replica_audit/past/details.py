@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from replica_audit import tables
 from replica_audit.past.acknowledged import findings as findings_of
 from replica_audit.past.acknowledged import found as found_of
 from replica_audit.past.acknowledged import without_known
@@ -21,6 +20,7 @@ from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.run_report import Finding, ReplicaFinding
 from replica_audit.report.facts.worst_first import SEVERITIES
 from replica_audit.report.page.page_data import Losses, PageData
+from replica_audit.rows import FINDINGS, REPLICA_VERDICTS
 
 _KEYS = ["cluster_id", "code", "topic", "partition", "broker_id"]
 _COLUMNS = [field.name for field in fields(ReplicaFinding) if field.name != "hanging"]  # Arrow joins no tables with nested columns
@@ -47,14 +47,14 @@ def page_data(run: PastRun, top: int) -> PageData:
         losses=_losses(run),
         statuses=_statuses(run, report.findings),
         leaders=_leaders(run),
-        resolved=_some(run, run.read(tables.FINDINGS, _COLUMNS, ds.field("status") == str(Status.RESOLVED)), _RESOLVED),
+        resolved=_some(run, run.read(FINDINGS, _COLUMNS, ds.field("status") == str(Status.RESOLVED)), _RESOLVED),
         unconfirmed=_some(run, findings_of(run, _COLUMNS, [str(Status.UNCONFIRMED)]), _RESOLVED),
     )
 
 
 def _losses(run: PastRun) -> Losses:
     lost = run.read(
-        tables.REPLICA_VERDICTS,
+        REPLICA_VERDICTS,
         [*PARTITION, "verdict", "follower_id", "removed_committed"],
         ds.field("verdict") == str(Verdict.COMMITTED_LOSS),
     )
@@ -71,7 +71,7 @@ def _statuses(run: PastRun, findings: Sequence[Finding]) -> tuple[str, ...]:
     """The status of each finding."""
     if not findings:
         return ()
-    schema = pa.schema([tables.FINDINGS.arrow.field(name).with_nullable(True) for name in _KEYS])
+    schema = pa.schema([FINDINGS.arrow.field(name).with_nullable(True) for name in _KEYS])
     wanted = pa.Table.from_pylist(
         [
             {"cluster_id": f.cluster_id, "code": f.verdict, "topic": f.topic, "partition": f.partition, "broker_id": f.follower_id}
@@ -79,7 +79,7 @@ def _statuses(run: PastRun, findings: Sequence[Finding]) -> tuple[str, ...]:
         ],
         schema=schema,
     ).append_column("place", pa.array(range(len(findings)), pa.int64()))
-    known = run.read(tables.FINDINGS, [*_KEYS, "status"], ds.field("status").isin(FOUND_NOW))
+    known = run.read(FINDINGS, [*_KEYS, "status"], ds.field("status").isin(FOUND_NOW))
     joined = wanted.join(known, _KEYS, join_type="left outer")
     said = {row["place"]: row["status"] or "" for row in joined.select(["place", "status"]).to_pylist()}
     return tuple(said[place] for place in range(len(findings)))
@@ -92,7 +92,7 @@ def _leaders(run: PastRun) -> tuple[ReplicaFinding, ...]:
     found = found_of(run, _COLUMNS, ds.field("code").isin(codes))
     if not len(found):
         return ()
-    followers = run.read(tables.REPLICA_VERDICTS, [*PARTITION, "verdict", "follower_id"], ds.field("verdict") == unreadable)
+    followers = run.read(REPLICA_VERDICTS, [*PARTITION, "verdict", "follower_id"], ds.field("verdict") == unreadable)
     keys = [*PARTITION, "code", "broker_id"]
     return _some(run, found.join(followers, keys, [*PARTITION, "verdict", "follower_id"], join_type="left anti"), _LEADERS)
 
@@ -103,4 +103,4 @@ def _some(run: PastRun, found: pa.Table, most: int) -> tuple[ReplicaFinding, ...
     ranked = ranked.append_column("code_rank", pc.index_in(found["code"], first))  # null comes last
     order = [(name, "ascending") for name in ("severity_rank", "code_rank", *_KEYS)]
     rows = found.take(in_order(ranked, order)[:most]).select(_COLUMNS).to_pylist()
-    return run.tables.typed(tables.FINDINGS.name, rows, ReplicaFinding)
+    return run.tables.typed(FINDINGS.name, rows, ReplicaFinding)

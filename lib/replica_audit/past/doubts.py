@@ -16,8 +16,8 @@ from replica_audit.protocol.verdict.acknowledgement import AckState
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.facts.doubts import Doubts
+from replica_audit.rows import FINDINGS, INPUT_ERRORS, REPLICA_ROLES, REPLICA_VERDICTS, Table
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
-from replica_audit.tables import FINDINGS, INPUT_ERRORS, REPLICA_ROLES, REPLICA_VERDICTS, Table
 
 # tables of older versions may lack a column, so that a condition names only what they all have
 _MAY_BE_SET_ASIDE = ds.field("code") == str(PartitionCode.WILL_BECOME_STRAY)

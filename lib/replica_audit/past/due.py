@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.dataset as ds
 
-from replica_audit import tables
 from replica_audit.past.run import PastRun
 from replica_audit.past.set_aside import SET_ASIDE_COLUMNS, is_set_aside
 from replica_audit.past.unconfirmed import missing_part, still_open
@@ -19,6 +18,7 @@ from replica_audit.protocol.verdict.partition_findings import BAD_ENDS, Partitio
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.facts.due_facts import NAMED, STOPPED, STUCK, UNKNOWN, DueElection, DueFacts, DueGroups, DuePartitions, KnownSum
 from replica_audit.report.facts.recovery_facts import PartitionKey
+from replica_audit.rows import CONSUMER_IMPACTS, FINDINGS, OPEN_TRANSACTIONS, REPLICA_VERDICTS
 
 pc: Any = pyarrow.compute  # whose stubs lack overloads that are used here
 _KEY = ("topic", "partition")
@@ -52,15 +52,15 @@ def due_facts(run: PastRun, cluster_id: str, known: pa.Table | None = None) -> D
     apart = None if known is None else known.filter(own).select(_KEY)
     offline = _without(_offline(run, own), apart)
     is_found = own & (ds.field("severity") != str(Severity.NONE)) & (ds.field("verdict") != str(Verdict.INCONCLUSIVE))
-    verdicts = _without(run.read(tables.REPLICA_VERDICTS, _VERDICTS, is_found), apart)
+    verdicts = _without(run.read(REPLICA_VERDICTS, _VERDICTS, is_found), apart)
     truncated = verdicts.filter(pc.and_kleene(pc.field("already_truncated"), pc.field("verdict") == str(Verdict.COMMITTED_LOSS)))
     cut = _without(_to_be_cut(verdicts), offline.select(_KEY))
-    inconclusive = run.read(tables.REPLICA_VERDICTS, _KEY, own & (ds.field("verdict") == str(Verdict.INCONCLUSIVE)))
+    inconclusive = run.read(REPLICA_VERDICTS, _KEY, own & (ds.field("verdict") == str(Verdict.INCONCLUSIVE)))
     stuck = {verdict: verdicts.filter(pc.field("verdict") == str(verdict)) for verdict in STUCK}
-    hanging = _without(run.read(tables.OPEN_TRANSACTIONS, _KEY, own & ds.field("hangs_because").is_valid()), apart)
-    aside = _without(run.read(tables.FINDINGS, SET_ASIDE_COLUMNS, is_set_aside(own)), apart)
+    hanging = _without(run.read(OPEN_TRANSACTIONS, _KEY, own & ds.field("hangs_because").is_valid()), apart)
+    aside = _without(run.read(FINDINGS, SET_ASIDE_COLUMNS, is_set_aside(own)), apart)
     is_bad = own & ds.field("status").isin(FOUND_NOW) & ds.field("code").isin(list(map(str, BAD_ENDS)))
-    ends = _without(run.read(tables.FINDINGS, (*_KEY, "broker_id"), is_bad), apart)
+    ends = _without(run.read(FINDINGS, (*_KEY, "broker_id"), is_bad), apart)
     return DueFacts(
         elections=tuple(_elections(offline)),
         leaderless=_partitions(offline.select(_KEY)),
@@ -127,7 +127,7 @@ def _sum(found: pa.Table, column: str) -> int:
 def _offline(run: PastRun, own: ds.Expression) -> pa.Table:
     """Partitions without a leader, each with the columns of the candidate that loses least: null where there is none."""
     is_offline = own & ds.field("status").isin(FOUND_NOW) & (ds.field("code") == str(PartitionCode.OFFLINE_PARTITION))
-    found = run.read(tables.FINDINGS, (*_KEY, "cluster_stopped", "candidates"), is_offline)
+    found = run.read(FINDINGS, (*_KEY, "cluster_stopped", "candidates"), is_offline)
     lists: Any = found["candidates"].combine_chunks()
     of, choices = pc.list_parent_indices(lists), pc.list_flatten(lists)
     is_best = pc.fill_null(pc.equal(pc.struct_field(choices, "rank"), 1), False)
@@ -160,7 +160,7 @@ def _elections(offline: pa.Table) -> Sequence[DueElection]:
 
 def _groups(run: PastRun, own: ds.Expression, apart: pa.Table | None) -> DueGroups:
     sums = ("records_gone", "records_reread", "records_missed")
-    found = _without(run.read(tables.CONSUMER_IMPACTS, (*_KEY, "group_id", *sums), own & ds.field("affected")), apart)
+    found = _without(run.read(CONSUMER_IMPACTS, (*_KEY, "group_id", *sums), own & ds.field("affected")), apart)
     names = found.group_by("group_id").aggregate([])
     first = pc.select_k_unstable(names, min(NAMED, names.num_rows), [("group_id", "ascending")])
     gone, reread, missed = (KnownSum(_sum(found, name), found[name].null_count) for name in sums)

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from replica_audit import tables
 from replica_audit.errors import UsageError
 from replica_audit.past.acknowledged import OPEN, findings, found, known_verdicts_by_cluster
 from replica_audit.past.run import PastRun, RunRow, counted
@@ -18,7 +17,8 @@ from replica_audit.past.verified import never_checked, oldest_capture, oldest_ch
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.run_metrics import ACKNOWLEDGED, REMOVED, TO_REMOVE, ClusterMetrics
-from replica_audit.tables.runs import NO_CLUSTER
+from replica_audit.rows import CONSUMER_IMPACTS, INPUT_ERRORS, REPLICA_LOGS, REPLICA_VERDICTS
+from replica_audit.rows.runs import NO_CLUSTER
 
 
 def run_metrics(run: PastRun) -> Iterator[ClusterMetrics]:
@@ -27,15 +27,15 @@ def run_metrics(run: PastRun) -> Iterator[ClusterMetrics]:
     Raises:
         UsageError: a table cannot be read.
     """
-    verdicts = run.counts(tables.REPLICA_VERDICTS, ["cluster_id", "verdict"])
+    verdicts = run.counts(REPLICA_VERDICTS, ["cluster_id", "verdict"])
     of_severity = ["cluster_id", "severity"]
     by_status = counted(findings(run, [*of_severity, "status"], list(Status)), [*of_severity, "status"])
     known = counted(findings(run, of_severity, OPEN, acknowledged=True), of_severity)
     by_status.update({(*key, ACKNOWLEDGED): count for key, count in known.items()})
-    problems = run.counts(tables.INPUT_ERRORS, ["cluster_id"])
+    problems = run.counts(INPUT_ERRORS, ["cluster_id"])
     codes = counted(found(run, ["cluster_id", "code"]), ["cluster_id", "code"])
     known_of = known_verdicts_by_cluster(run)
-    groups = Counter(cluster for cluster, _group in run.counts(tables.CONSUMER_IMPACTS, ["cluster_id", "group_id"], ds.field("affected")))
+    groups = Counter(cluster for cluster, _group in run.counts(CONSUMER_IMPACTS, ["cluster_id", "group_id"], ds.field("affected")))
     for row in run.runs:
         if row.cluster_id == NO_CLUSTER or row.finished_at is None:
             continue
@@ -88,14 +88,14 @@ def _on_missing_brokers(run: PastRun, row: RunRow) -> Counter[str]:
 
 
 def _bytes(run: PastRun, row: RunRow) -> int:
-    return _sum(run.read(tables.REPLICA_LOGS, ["size_bytes"], ds.field("cluster_id") == row.cluster_id)["size_bytes"])
+    return _sum(run.read(REPLICA_LOGS, ["size_bytes"], ds.field("cluster_id") == row.cluster_id)["size_bytes"])
 
 
 def _truncated(run: PastRun, row: RunRow) -> dict[str, dict[str, int]]:
     """What of what followers will truncate, or have truncated since they were copied, their leaders do not hold."""
     # how many records is unknown where a batch index is damaged; how many committed offsets is not
     is_removed = (ds.field("cluster_id") == row.cluster_id) & ((ds.field("removed_records") > 0) | (ds.field("removed_committed") > 0))
-    found = run.read(tables.REPLICA_VERDICTS, ["lost_records", "removed_committed", "already_truncated"], is_removed)
+    found = run.read(REPLICA_VERDICTS, ["lost_records", "removed_committed", "already_truncated"], is_removed)
     is_done = ds.field("already_truncated")  # null: nothing tells of it
     by_state = {TO_REMOVE: found.filter(is_done.is_null() | ~is_done), REMOVED: found.filter(is_done)}
     return {
@@ -108,7 +108,7 @@ def _not_counted(run: PastRun, row: RunRow) -> int:
     """How many followers truncate records of which the number is unknown, and so in no sum."""
     truncates = ds.field("truncation_offset").is_valid() | ds.field("restart_offset").is_valid()
     own = ds.field("cluster_id") == row.cluster_id
-    return run.read(tables.REPLICA_VERDICTS, ["lost_records"], own & truncates)["lost_records"].null_count
+    return run.read(REPLICA_VERDICTS, ["lost_records"], own & truncates)["lost_records"].null_count
 
 
 def _sum(values: Any) -> int:

@@ -15,7 +15,7 @@ from replica_audit.past.run import RunRow
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements, AckState, AckSubject
 from replica_audit.protocol.verdict.confirmation import MissingCode
 from replica_audit.protocol.verdict.verdict import Severity
-from replica_audit.tables.runs import NO_CLUSTER
+from replica_audit.rows.runs import NO_CLUSTER
 
 _DATE = re.compile(r"\d{4}[-_.]?\d{2}[-_.]?\d{2}([T_-]?\d{2}[-_.:]?\d{2}([-_.:]?\d{2})?Z?)?")
 _NO_NAMES = frozenset({"", ".", "..", "/"})

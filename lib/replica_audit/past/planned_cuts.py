@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
-from replica_audit import tables
 from replica_audit.past.recovery import recovery_of
 from replica_audit.past.run import PastRun
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.report.facts.recovery_facts import ActedCut, PartitionKey
 from replica_audit.report.plan.elections import leaders_by_plan
+from replica_audit.rows import FINDINGS
 
 _OFFLINE = PartitionCode.OFFLINE_PARTITION
 
@@ -66,7 +66,7 @@ def planned_cuts(run: PastRun, cluster_id: str, gone: Collection[int] = ()) -> d
 def clusters_offline(run: PastRun, cluster_id: str | None = None) -> list[str]:
     """The clusters, or this one, with partitions that nobody leads."""
     is_offline = ds.field("status").isin(FOUND_NOW) & (ds.field("code") == str(_OFFLINE))
-    found = sorted(str(cluster) for (cluster,) in run.counts(tables.FINDINGS, ["cluster_id"], is_offline))
+    found = sorted(str(cluster) for (cluster,) in run.counts(FINDINGS, ["cluster_id"], is_offline))
     return [cluster for cluster in found if cluster_id in (None, cluster)]
 
 

@@ -9,7 +9,6 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from replica_audit import tables
 from replica_audit.errors import UsageError
 from replica_audit.model import CANNOT_READ
 from replica_audit.past.run import PastRun
@@ -33,8 +32,18 @@ from replica_audit.report.facts.recovery_facts import (
     keys_of,
 )
 from replica_audit.report.plan.gone import without_gone
-from replica_audit.tables import Table
-from replica_audit.tables.runs import NO_CLUSTER
+from replica_audit.rows import (
+    CONSUMER_IMPACTS,
+    FINDINGS,
+    INPUT_ERRORS,
+    OPEN_TRANSACTIONS,
+    REPLICA_LOGS,
+    REPLICA_ROLES,
+    REPLICA_VERDICTS,
+    WHAT_IF_LEADERS,
+    Table,
+)
+from replica_audit.rows.runs import NO_CLUSTER
 
 _TAILS = (Verdict.COMMITTED_LOSS, Verdict.STALE_TAIL)
 Row = TypeVar("Row", ActedCandidate, ActedGroup, ActedLog, ActedRole, ActedTransaction, ActedVerdict)
@@ -68,35 +77,35 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
     """
     own = ds.field("cluster_id") == cluster_id
     is_offline = own & ds.field("status").isin(FOUND_NOW) & (ds.field("code") == str(PartitionCode.OFFLINE_PARTITION))
-    offline = tuple(offline_partition(row) for row in run.read(tables.FINDINGS, OFFLINE_COLUMNS, is_offline).to_pylist())
+    offline = tuple(offline_partition(row) for row in run.read(FINDINGS, OFFLINE_COLUMNS, is_offline).to_pylist())
     is_found = own & (ds.field("severity") != str(Severity.NONE))
-    verdicts = _rows(run, tables.REPLICA_VERDICTS, ActedVerdict, is_found)
-    groups = _rows(run, tables.CONSUMER_IMPACTS, ActedGroup, own & ds.field("affected"))
-    transactions = _rows(run, tables.OPEN_TRANSACTIONS, ActedTransaction, own & ds.field("hangs_because").is_valid())
+    verdicts = _rows(run, REPLICA_VERDICTS, ActedVerdict, is_found)
+    groups = _rows(run, CONSUMER_IMPACTS, ActedGroup, own & ds.field("affected"))
+    transactions = _rows(run, OPEN_TRANSACTIONS, ActedTransaction, own & ds.field("hangs_because").is_valid())
     wrong = ds.field("corrected_checkpoint").is_valid() | ds.field("unreadable_reason").is_valid()
-    corrected = _rows(run, tables.REPLICA_LOGS, ActedLog, own & wrong)
+    corrected = _rows(run, REPLICA_LOGS, ActedLog, own & wrong)
     keys = keys_of(offline) | keys_of(verdicts) | keys_of(groups) | keys_of(transactions) | keys_of(corrected) | _keys_on(run, own, gone)
-    logs = _of(keys, _rows(run, tables.REPLICA_LOGS, ActedLog, own & _topics(keys))) if keys else ()
-    inconclusive = run.counts(tables.REPLICA_VERDICTS, ["verdict"], own & (ds.field("verdict") == str(Verdict.INCONCLUSIVE)))
+    logs = _of(keys, _rows(run, REPLICA_LOGS, ActedLog, own & _topics(keys))) if keys else ()
+    inconclusive = run.counts(REPLICA_VERDICTS, ["verdict"], own & (ds.field("verdict") == str(Verdict.INCONCLUSIVE)))
     facts = RecoveryFacts(
         run_id=run.run_id,
         cluster_id=cluster_id,
         offline=tuple(sorted(offline, key=lambda one: (one.topic, one.partition))),
         verdicts=tuple(sorted(verdicts, key=lambda one: (one.topic, one.partition, one.follower_id))),
-        roles=_of(keys, _rows(run, tables.REPLICA_ROLES, ActedRole, own & _topics(keys))) if keys else (),
+        roles=_of(keys, _rows(run, REPLICA_ROLES, ActedRole, own & _topics(keys))) if keys else (),
         logs=logs,
         groups=tuple(sorted(groups, key=lambda one: (one.group_id, one.topic, one.partition))),
         candidates=_candidates(run, own, keys_of(offline)) if offline else (),
         transactions=tuple(sorted(transactions, key=lambda one: (one.topic, one.partition, one.first_offset))),
         inconclusive=sum(inconclusive.values()),
-        problems=sum(run.counts(tables.INPUT_ERRORS, ["cluster_id"], own).values()),
+        problems=sum(run.counts(INPUT_ERRORS, ["cluster_id"], own).values()),
         brokers=_brokers(run, own) if gone else frozenset(),
         protocol=next((row.protocol for row in run.runs if row.cluster_id == cluster_id), None),
         not_read=_not_read(run, own, [log for log in logs if log.unreadable_reason is not None]),
         had_a_tail=_had_a_tail(run, own),
         bad_ends=tuple(sorted(_replicas(run, own & ds.field("status").isin(FOUND_NOW) & ds.field("code").isin(list(map(str, BAD_ENDS)))))),
         still_open=still_open(run, cluster_id),
-        set_aside=tuple(ActedSetAside(**row) for row in run.read(tables.FINDINGS, SET_ASIDE_COLUMNS, is_set_aside(own)).to_pylist()),
+        set_aside=tuple(ActedSetAside(**row) for row in run.read(FINDINGS, SET_ASIDE_COLUMNS, is_set_aside(own)).to_pylist()),
         missing=missing_part(run, cluster_id),
     )
     return without_gone(facts, gone)
@@ -106,7 +115,7 @@ def _not_read(run: PastRun, own: ds.Expression, unreadable: Sequence[ActedLog]) 
     """Those of unreadable replicas of which a file, or the directory, could not be read: that the broker cannot, either, is not known."""
     if not unreadable:
         return frozenset()
-    refused = run.read(tables.INPUT_ERRORS, ["broker_id", "path"], own & (ds.field("code") == CANNOT_READ))
+    refused = run.read(INPUT_ERRORS, ["broker_id", "path"], own & (ds.field("code") == CANNOT_READ))
     paths = list(zip(refused["broker_id"].to_pylist(), map(str, refused["path"].to_pylist()), strict=True))
     places = {*paths, *((broker, path.rpartition("/")[0]) for broker, path in paths)}
     return frozenset(
@@ -122,7 +131,7 @@ def _had_a_tail(run: PastRun, own: ds.Expression) -> frozenset[ReplicaKey]:
 
 def _replicas(run: PastRun, where: ds.Expression) -> list[ReplicaKey]:
     """The replica of each such finding."""
-    found = run.read(tables.FINDINGS, ["topic", "partition", "broker_id"], where)
+    found = run.read(FINDINGS, ["topic", "partition", "broker_id"], where)
     return list(zip(*(found[name].to_pylist() for name in ("topic", "partition", "broker_id")), strict=True))
 
 
@@ -131,16 +140,16 @@ def _keys_on(run: PastRun, own: ds.Expression, gone: Collection[int]) -> set[Par
     if not gone:
         return set()
     is_there = own & ds.field("broker_id").isin(pa.array(sorted(gone), pa.int32()))
-    return {(topic, partition) for topic, partition in run.counts(tables.REPLICA_ROLES, ["topic", "partition"], is_there)}
+    return {(topic, partition) for topic, partition in run.counts(REPLICA_ROLES, ["topic", "partition"], is_there)}
 
 
 def _brokers(run: PastRun, own: ds.Expression) -> frozenset[int]:
     """Every broker that has a replica, or should have one; a controller has none."""
-    return frozenset(broker for (broker,) in run.counts(tables.REPLICA_ROLES, ["broker_id"], own))
+    return frozenset(broker for (broker,) in run.counts(REPLICA_ROLES, ["broker_id"], own))
 
 
 def _candidates(run: PastRun, own: ds.Expression, leaderless: Collection[PartitionKey]) -> tuple[ActedCandidate, ...]:
-    rows = _rows(run, tables.WHAT_IF_LEADERS, ActedCandidate, own & _topics(leaderless))
+    rows = _rows(run, WHAT_IF_LEADERS, ActedCandidate, own & _topics(leaderless))
     found = [row for row in rows if (row.topic, row.partition) in leaderless]
     return tuple(sorted(found, key=lambda one: (one.topic, one.partition, one.candidate_id)))
 

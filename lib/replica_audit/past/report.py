@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from replica_audit import tables
 from replica_audit.errors import UsageError
 from replica_audit.past.acknowledged import OPEN, findings, found, fully_known, groups, known_verdicts, without_known
 from replica_audit.past.doubts import doubts_of
@@ -47,7 +46,17 @@ from replica_audit.report.facts.run_report import (
     findings_about_followers,
 )
 from replica_audit.report.facts.worst_first import CODES_BY_LOSS, SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
-from replica_audit.tables.runs import NO_CLUSTER
+from replica_audit.rows import (
+    CONSUMER_IMPACTS,
+    FINDINGS,
+    INPUT_ERRORS,
+    LEADER_EPOCHS,
+    REPLICA_LOGS,
+    REPLICA_VERDICTS,
+    TRUNCATION_POINTS,
+    WHAT_IF_LEADERS,
+)
+from replica_audit.rows.runs import NO_CLUSTER
 
 PARTITION = ["cluster_id", "topic", "partition"]
 _PAIR = [*PARTITION, "leader_id", "follower_id"]
@@ -69,10 +78,10 @@ def report_of(run: PastRun, top: int | None = None, *, gone: Collection[int] = (
     clusters = tuple(_clusters(run))
     of_status = counted(findings(run, ["status", "severity"], list(Status)), ["status", "severity"])
     statuses = {status: sum(of_status[key] for key in of_status if key[0] == status) for status in sorted({key[0] for key in of_status})}
-    is_compared = any(status != Status.NEW for (status,) in run.counts(tables.FINDINGS, ["status"]))
+    is_compared = any(status != Status.NEW for (status,) in run.counts(FINDINGS, ["status"]))
     covered = len(findings(run, ["status"], OPEN, acknowledged=True))
     known_of = known_verdicts(run)
-    problems = run.read(tables.INPUT_ERRORS, InputProblem.__slots__)
+    problems = run.read(INPUT_ERRORS, InputProblem.__slots__)
     candidates, best_led = _candidates(run, worst)
     first = problems.take(in_order(_null_first(problems), [(name, "ascending") for name in ("path", "line", "byte_offset")]))
     latest = max((row.finished_at for row in run.runs if row.finished_at is not None), default=run.runs[0].started_at)
@@ -116,7 +125,7 @@ def _worst_of(run: PastRun, status: Status) -> Iterator[ReplicaFinding]:
     ranked = some.append_column("severity_rank", _rank(some["severity"], SEVERITIES))
     ranked = ranked.append_column("code_rank", _rank(some["code"], CODES_BY_LOSS))
     order = [(name, "ascending") for name in ("severity_rank", "code_rank", *PARTITION, "broker_id")]
-    yield from run.tables.typed(tables.FINDINGS.name, some.take(in_order(ranked, order)[:_NEWEST]).to_pylist(), ReplicaFinding)
+    yield from run.tables.typed(FINDINGS.name, some.take(in_order(ranked, order)[:_NEWEST]).to_pylist(), ReplicaFinding)
 
 
 def _decisions(run: PastRun, shown: Sequence[Cluster], without_gone: Sequence[RecoveryFacts]) -> Iterator[ReportedDecision]:
@@ -139,16 +148,16 @@ def _clusters(run: PastRun) -> list[Cluster]:
     rows = [row for row in run.runs if row.cluster_id != NO_CLUSTER]
     paths = {row.cluster_id: _path(row, rows) for row in rows}
     label = labels({cluster: PurePath(path) for cluster, path in paths.items()})
-    pairs = run.counts(tables.REPLICA_VERDICTS, ["cluster_id", "verdict", "leader_source"])
+    pairs = run.counts(REPLICA_VERDICTS, ["cluster_id", "verdict", "leader_source"])
     unknown = sorted({verdict for _cluster, verdict, _source in pairs}.difference(Verdict))
     if unknown:
         raise UsageError(f"run {run.run_id}: this version knows no verdict {', '.join(unknown)}; show it with the version that wrote it")
-    problems = run.counts(tables.INPUT_ERRORS, ["cluster_id"])
+    problems = run.counts(INPUT_ERRORS, ["cluster_id"])
     # only in those of --compare records
-    unread = run.counts(tables.REPLICA_VERDICTS, ["cluster_id"], _UNREAD) if run.settings.get("compare") == "records" else Counter()
-    unclean = run.counts(tables.LEADER_EPOCHS, ["cluster_id"], ds.field("election") == str(ElectionKind.UNCLEAN))
+    unread = run.counts(REPLICA_VERDICTS, ["cluster_id"], _UNREAD) if run.settings.get("compare") == "records" else Counter()
+    unclean = run.counts(LEADER_EPOCHS, ["cluster_id"], ds.field("election") == str(ElectionKind.UNCLEAN))
     offline = counted(found(run, ["cluster_id"], ds.field("code") == _OFFLINE), ["cluster_id"])
-    groups = run.counts(tables.CONSUMER_IMPACTS, ["cluster_id", "group_id"], ds.field("affected"))
+    groups = run.counts(CONSUMER_IMPACTS, ["cluster_id", "group_id"], ds.field("affected"))
     made = []
     for row in rows:
         own = {(verdict, source): count for (cluster, verdict, source), count in pairs.items() if cluster == row.cluster_id}
@@ -192,13 +201,13 @@ def _clusters(run: PastRun) -> list[Cluster]:
 
 def _brokers(run: PastRun, cluster_id: str) -> int:
     """Brokers of which the input holds a replica: what a run of an older version tells."""
-    return len(run.counts(tables.REPLICA_LOGS, ["broker_id"], ds.field("cluster_id") == cluster_id))
+    return len(run.counts(REPLICA_LOGS, ["broker_id"], ds.field("cluster_id") == cluster_id))
 
 
 def _findings(run: PastRun, count: int) -> list[Finding]:
     """The worst findings: by severity, then by what was committed and is lost, then by records."""
     names = ["lost_records" if name == "records_lost" else name for name in Finding.__slots__ if name not in _OUTCOMES]
-    rows = without_known(run, run.read(tables.REPLICA_VERDICTS, names, ds.field("severity") != str(Severity.NONE)))
+    rows = without_known(run, run.read(REPLICA_VERDICTS, names, ds.field("severity") != str(Severity.NONE)))
     ranked = rows.append_column("severity_rank", _rank(rows["severity"], SEVERITIES))
     ranked = ranked.append_column("verdict_rank", _rank(rows["verdict"], VERDICTS_BY_LOSS))
     order = [
@@ -210,7 +219,7 @@ def _findings(run: PastRun, count: int) -> list[Finding]:
     ]
     worst = rows.take(in_order(ranked, order)[:count]).to_pylist()
     is_bad = ds.field("applies") & (ds.field("fetcher_fails") | ds.field("still_diverged"))
-    bad = run.read(tables.TRUNCATION_POINTS, [*_PAIR, *_OUTCOMES], is_bad).to_pylist() if worst else []
+    bad = run.read(TRUNCATION_POINTS, [*_PAIR, *_OUTCOMES], is_bad).to_pylist() if worst else []
     outcomes = {tuple(row[name] for name in _PAIR): {name: row[name] for name in _OUTCOMES} for row in bad}
     good = dict.fromkeys(_OUTCOMES, False)
     return [Finding(records_lost=row.pop("lost_records"), **row, **outcomes.get(tuple(row[name] for name in _PAIR), good)) for row in worst]
@@ -238,12 +247,12 @@ def _others(run: PastRun, count: int) -> list[ReplicaFinding]:
     ranked = others.append_column("severity_rank", _rank(others["severity"], SEVERITIES))
     order = [("severity_rank", "ascending"), *((name, "ascending") for name in ("code", *PARTITION, "broker_id"))]
     rows = others.take(in_order(ranked, order)[:count]).select(names).to_pylist()
-    return list(run.tables.typed(tables.FINDINGS.name, rows, ReplicaFinding))
+    return list(run.tables.typed(FINDINGS.name, rows, ReplicaFinding))
 
 
 def _impacts(run: PastRun, count: int) -> list[Impact]:
     """The positions of groups that a truncation affects, those with most records gone first."""
-    found = run.read(tables.CONSUMER_IMPACTS, Impact.__slots__, ds.field("affected"))
+    found = run.read(CONSUMER_IMPACTS, Impact.__slots__, ds.field("affected"))
     order = [("records_gone", "descending"), *((name, "ascending") for name in (*PARTITION, "group_id"))]
     return [Impact(**row) for row in found.take(in_order(found, order)[:count]).to_pylist()]
 
@@ -252,11 +261,11 @@ def _candidates(run: PastRun, count: int) -> tuple[list[Choice], int]:
     """Partitions where another leader would lose less: every replica as the leader, the best first; and how many others lose something."""
     if not run.settings.get("what_if_leaders", True):
         return [], 0  # only partitions without a leader have rows then, which stand with them
-    matters = run.read(tables.WHAT_IF_LEADERS, PARTITION, ds.field("lost_offsets") > 0).group_by(PARTITION).aggregate([])
+    matters = run.read(WHAT_IF_LEADERS, PARTITION, ds.field("lost_offsets") > 0).group_by(PARTITION).aggregate([])
     if not len(matters):
         return [], 0
     names = [name for name in Choice.__slots__ if name != "cluster_id"]
-    every = run.read(tables.WHAT_IF_LEADERS, ["cluster_id", *names]).join(matters, PARTITION, join_type="inner")
+    every = run.read(WHAT_IF_LEADERS, ["cluster_id", *names]).join(matters, PARTITION, join_type="inner")
     every = every.take(
         in_order(every, [*((name, "ascending") for name in PARTITION), ("rank", "ascending"), ("candidate_id", "ascending")])
     )
@@ -270,12 +279,12 @@ def _candidates(run: PastRun, count: int) -> tuple[list[Choice], int]:
     ends = dict(zip(begins, [*begins[1:], len(every)], strict=True))
     choices = [Choice(**row) for begin in chosen for row in every.slice(begin, ends[begin] - begin).to_pylist()]
     loses = ds.field("is_leader") & (ds.field("rank") == 1) & (ds.field("lost_offsets") > 0)
-    return choices, len(run.read(tables.WHAT_IF_LEADERS, PARTITION, loses))
+    return choices, len(run.read(WHAT_IF_LEADERS, PARTITION, loses))
 
 
 def _already_lost(run: PastRun) -> int:
     """The partitions where brokers have truncated since what no other one holds."""
-    found = run.read(tables.WHAT_IF_LEADERS, [*PARTITION, "already_lost_offsets"])  # of an older run the column is null
+    found = run.read(WHAT_IF_LEADERS, [*PARTITION, "already_lost_offsets"])  # of an older run the column is null
     return len(found.filter(ds.field("already_lost_offsets") > 0).group_by(PARTITION).aggregate([]))
 
 

@@ -16,8 +16,8 @@ import pyarrow.dataset as ds
 
 from replica_audit.report.facts.explained_rows import ExplainedRun
 from replica_audit.report.facts.question import chosen_run
+from replica_audit.rows import Table
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
-from replica_audit.tables import Table
 
 # what a column was called when nothing but checkpointed high watermarks proved that offsets were committed; and when what is truncated
 # was not told from what is lost

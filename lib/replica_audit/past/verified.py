@@ -11,9 +11,9 @@ from typing import cast
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from replica_audit import tables
 from replica_audit.past.run import PastRun
 from replica_audit.report.facts.run_report import OldestCapture
+from replica_audit.rows import REPLICA_LOGS
 
 
 def oldest_capture(run: PastRun, cluster_id: str, started_at: datetime) -> OldestCapture | None:
@@ -28,7 +28,7 @@ def oldest_capture(run: PastRun, cluster_id: str, started_at: datetime) -> Oldes
         UsageError: the table cannot be read.
     """
     is_collected = (ds.field("cluster_id") == cluster_id) & ds.field("captured_at").is_valid()
-    found = run.read(tables.REPLICA_LOGS, ["broker_id", "captured_at"], is_collected)
+    found = run.read(REPLICA_LOGS, ["broker_id", "captured_at"], is_collected)
     if not found.num_rows:
         return None
     (oldest,) = found.take(pc.sort_indices(found, [("captured_at", "ascending"), ("broker_id", "ascending")])[:1]).to_pylist()
@@ -43,7 +43,7 @@ def oldest_check(run: PastRun, cluster_id: str) -> datetime | None:
     Raises:
         UsageError: the table cannot be read.
     """
-    found = run.read(tables.REPLICA_LOGS, ["crcs_verified_at"], ds.field("cluster_id") == cluster_id)["crcs_verified_at"]
+    found = run.read(REPLICA_LOGS, ["crcs_verified_at"], ds.field("cluster_id") == cluster_id)["crcs_verified_at"]
     return cast("datetime | None", pc.min(found).as_py())
 
 
@@ -54,4 +54,4 @@ def never_checked(run: PastRun, cluster_id: str) -> int:
         UsageError: the table cannot be read.
     """
     is_collected = (ds.field("cluster_id") == cluster_id) & ds.field("captured_at").is_valid() & (ds.field("batch_count") > 0)
-    return run.read(tables.REPLICA_LOGS, ["crcs_verified_at"], is_collected)["crcs_verified_at"].null_count
+    return run.read(REPLICA_LOGS, ["crcs_verified_at"], is_collected)["crcs_verified_at"].null_count

@@ -9,7 +9,6 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from replica_audit import tables
 from replica_audit.engine import findings as findings_of
 from replica_audit.engine.amounts import Amounts
 from replica_audit.errors import UsageError
@@ -20,9 +19,10 @@ from replica_audit.past.run import RunRow
 from replica_audit.pipeline.request import AuditRequest
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.confirmation import Status
+from replica_audit.rows import AUDIT_RUNS, FINDINGS, KEPT_BY_PARTITION, PARTITION_FINGERPRINTS, Table
+from replica_audit.rows.outcomes import WrittenFile
 from replica_audit.storage.warehouse.tables import DeltaWarehouse, RowsAndFiles, WrittenRows
 from replica_audit.storage.warehouse.taken_over import KeptPartitions, rows_of_runs
-from replica_audit.tables.outcomes import WrittenFile
 
 _CLUSTER = pa.schema([("cluster_id", pa.string())])
 
@@ -59,7 +59,7 @@ class EarlierRuns:
 
     def fingerprints(self) -> DataFrame | None:
         """The rows of `partition_fingerprints` of the runs that rows may be taken over from; None if there are none."""
-        return rows_of_runs(self._warehouse, tables.PARTITION_FINGERPRINTS, self._runs) if self._runs else None
+        return rows_of_runs(self._warehouse, PARTITION_FINGERPRINTS, self._runs) if self._runs else None
 
     def compare(self, now: DataFrame, looked: DataFrame) -> KeptPartitions | None:
         """Find what has not changed; None if everything is to be read.
@@ -80,13 +80,13 @@ class EarlierRuns:
         """
         if self.taken is not None:
             # this one table may be as an older version made it
-            into = {**places, **self._warehouse.places_of_files([tables.PARTITION_FINGERPRINTS])}
-            wanted = [table for table in tables.KEPT_BY_PARTITION if table.name in into]
+            into = {**places, **self._warehouse.places_of_files([PARTITION_FINGERPRINTS])}
+            wanted = [table for table in KEPT_BY_PARTITION if table.name in into]
             self._copied = {table.name: [] for table in wanted}
             for file in self.taken.copied(wanted, into, self._request.run_id, is_collected=bool(seen.captured)):
                 self._copied[file.table].append(file)
 
-    def with_taken(self, table: tables.Table, made: DataFrame | Sequence[WrittenFile]) -> WrittenRows:
+    def with_taken(self, table: Table, made: DataFrame | Sequence[WrittenFile]) -> WrittenRows:
         """The rows of a table: those that this run made, and those that are taken over."""
         if self.taken is None:
             return made
@@ -127,7 +127,7 @@ class EarlierRuns:
             places: absolute paths of the inputs.
             acknowledged: what somebody knows of.
         """
-        rows = self._warehouse.tables.rows(tables.AUDIT_RUNS.name, RunRow)
+        rows = self._warehouse.tables.rows(AUDIT_RUNS.name, RunRow)
         found = missing_input(rows, self._request.run_id, present, self._request.inputs, places)
         return list(without_acknowledged(found, acknowledged))
 
@@ -135,9 +135,9 @@ class EarlierRuns:
         """What the runs before this one left open in some clusters, as far as it looks again; None if that is nothing."""
         # of a run without a replica there are none: all found before would be called resolved
         written = self._warehouse.tables
-        known = written.rows(tables.AUDIT_RUNS.name, RunRow) if clusters else ()
+        known = written.rows(AUDIT_RUNS.name, RunRow) if clusters else ()
         runs = [run for run in earlier_runs(known, self._request.run_id) if run.cluster_id in clusters]
         is_open = (ds.field("status") != str(Status.RESOLVED)) & ds.field("run_id").isin(sorted({run.run_id for run in runs}))
-        if not runs or not len(written.columns(tables.FINDINGS.name, _CLUSTER, is_open)):
+        if not runs or not len(written.columns(FINDINGS.name, _CLUSTER, is_open)):
             return None
-        return findings_of.latest_before(self._warehouse.read(tables.FINDINGS), runs, topics=self._request.settings.topics)
+        return findings_of.latest_before(self._warehouse.read(FINDINGS), runs, topics=self._request.settings.topics)

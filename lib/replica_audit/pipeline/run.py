@@ -13,7 +13,6 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from replica_audit import tables
 from replica_audit.engine import findings as findings_of
 from replica_audit.engine.amounts import Amounts
 from replica_audit.engine.spark import (
@@ -52,6 +51,9 @@ from replica_audit.report.facts.exit_code import exit_code
 from replica_audit.report.facts.run_report import Report
 from replica_audit.report.facts.worst_first import by_verdict, labels
 from replica_audit.report.text import first_findings
+from replica_audit.rows import FINDINGS, INPUT_ERRORS, OF_PARTITIONS, PARTITION_FINGERPRINTS, REPLICA_LOGS
+from replica_audit.rows.outcomes import WrittenFile
+from replica_audit.rows.runs import NO_CLUSTER
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.given_input import location
 from replica_audit.storage.inputs.sources import Found, Root, discover
@@ -61,8 +63,6 @@ from replica_audit.storage.warehouse import faults
 from replica_audit.storage.warehouse.holds import Hold, take
 from replica_audit.storage.warehouse.table_files import TableFiles
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
-from replica_audit.tables.outcomes import WrittenFile
-from replica_audit.tables.runs import NO_CLUSTER
 from replica_audit.words import count
 
 Source = tuple[str, int | None, str, str]
@@ -181,7 +181,7 @@ class _Audit:
         gathered = with_transactions(with_commits(scanned, committed), begun)
         if settings.compare == "records":
             gathered = with_keys(gathered.persist(StorageLevel.MEMORY_AND_DISK), self.facts, self._tasks_for(there.files), there.size)
-        places = {} if held.replaces else self.warehouse.places_of_files(tables.OF_PARTITIONS)
+        places = {} if held.replaces else self.warehouse.places_of_files(OF_PARTITIONS)
         into_files = partial(judge_into_files, files=partial(TableFiles, places, request.run_id))
         audited = (into_files if places else judge)(gathered, self.facts).persist(StorageLevel.MEMORY_AND_DISK)
         judged = audited if places else outcomes_of(audited)
@@ -259,7 +259,7 @@ class _Audit:
             has_replicas=self.has_replicas,
             all_inputs_read=self.found.every_input_was_read and not self.missing,
         )
-        problems = self.warehouse.tables.columns(tables.INPUT_ERRORS.name, _CLUSTER, run_id=self.request.run_id)
+        problems = self.warehouse.tables.columns(INPUT_ERRORS.name, _CLUSTER, run_id=self.request.run_id)
         counted = Counter(problems["cluster_id"].to_pylist())
         taken_over = self.earlier.told()
         attempt = held.complete()
@@ -281,7 +281,7 @@ class _Audit:
         """What the row of a cluster in `audit_runs` says of it."""
         return {
             **about_cluster(root, self.facts[root.cluster_id]),
-            "replicas": found.rows[root.cluster_id, tables.REPLICA_LOGS.name],
+            "replicas": found.rows[root.cluster_id, REPLICA_LOGS.name],
             "partitions": found.partitions[root.cluster_id],
             "verdict_counts": by_verdict(found.of_cluster(found.verdicts, root.cluster_id)),
             "records_unread": found.records_unread[root.cluster_id],
@@ -293,7 +293,7 @@ class _Audit:
         of_files = reduce(DataFrame.unionByName, found)
         of_replicas = outcomes.select("cluster_id", F.inline("input_errors"))
         rows = [{"run_id": self.request.run_id, **row} for row in self.found.problem_rows()]
-        of_inputs = self.warehouse.frame(tables.INPUT_ERRORS, rows).drop("run_id")
+        of_inputs = self.warehouse.frame(INPUT_ERRORS, rows).drop("run_id")
         return self._keyed(of_inputs.unionByName(of_files).unionByName(of_replicas))
 
     def _keyed(self, rows: DataFrame) -> DataFrame:
@@ -317,10 +317,10 @@ class _Audit:
         )
         sizes = totals(found.rows)
         # a commit without rows costs as much as one with rows, and only replaces what an earlier attempt left
-        of_partitions = [(table, made(table.name)) for table in tables.OF_PARTITIONS if held.replaces or sizes[table.name]]
-        of_partitions.append((tables.PARTITION_FINGERPRINTS, self._keyed(looks)))
+        of_partitions = [(table, made(table.name)) for table in OF_PARTITIONS if held.replaces or sizes[table.name]]
+        of_partitions.append((PARTITION_FINGERPRINTS, self._keyed(looks)))
         jobs = [(table, earlier.with_taken(table, rows)) for table, rows in of_partitions]
-        jobs += [(tables.INPUT_ERRORS, problems), (tables.FINDINGS, history)]
+        jobs += [(INPUT_ERRORS, problems), (FINDINGS, history)]
         self.warehouse.write_all(jobs, run_id, replace=held.replaces, fence=held.attempt.fence)
 
 

@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from replica_audit import tables
 from replica_audit.past.base_run import basis_of
 from replica_audit.pipeline.request import AuditRequest
+from replica_audit.rows import AUDIT_RUNS
+from replica_audit.rows.runs import NO_CLUSTER
 from replica_audit.storage.warehouse.holds import Attempt
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from replica_audit.storage.warehouse.versions import versions
-from replica_audit.tables.runs import NO_CLUSTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,5 +47,5 @@ class RunRows:
             **of_run,
         }
         rows = [{**common, "cluster_id": cluster_id, **known} for cluster_id, known in of_cluster.items()]
-        frame = self.warehouse.frame(tables.AUDIT_RUNS, rows)
-        self.warehouse.write_run(tables.AUDIT_RUNS, frame, request.run_id, replace=replace, fence=attempt.version)
+        frame = self.warehouse.frame(AUDIT_RUNS, rows)
+        self.warehouse.write_run(AUDIT_RUNS, frame, request.run_id, replace=replace, fence=attempt.version)

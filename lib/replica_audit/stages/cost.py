@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from replica_audit.files.locations import located
 from replica_audit.formats.collection.broker_folder import SOURCE
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC
+from replica_audit.formats.values import Row
 from replica_audit.model import BytesToRead
-from replica_audit.tables.values import Row
 
 
 def bytes_to_read(rows: Iterable[Row]) -> BytesToRead:

@@ -13,6 +13,7 @@ from replica_audit.formats.log_dir.whole_file import TooLargeError
 from replica_audit.formats.metadata import metadata_files, metadata_log, metadata_log_text
 from replica_audit.formats.replicas import broker_files
 from replica_audit.formats.server_log.log_owner import is_named_for_a_broker
+from replica_audit.formats.values import Row, copy_row, event_row, metadata_row, replica_row
 from replica_audit.model import (
     BrokerStanding,
     LogDirectory,
@@ -25,11 +26,10 @@ from replica_audit.model import (
     ReplicaFiles,
 )
 from replica_audit.partition.known.looks import claim_look, event_look
+from replica_audit.rows.encoding import as_dict
 from replica_audit.stages import server_logs
 from replica_audit.stages.mapping import LARGE
 from replica_audit.stages.topics import topic_filter
-from replica_audit.tables.encoding import as_dict
-from replica_audit.tables.values import Row, copy_row, event_row, metadata_row, replica_row
 
 SOURCE_COLUMNS = ("cluster_id", "broker_id", "path", "kind")  # of what is listed: a broker's folder, a file
 Keys = frozenset[PartitionKey]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from replica_audit.formats.values import Row
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.protocol.comparison.compare_mode import CompareMode
+from replica_audit.rows.audited import AuditedPartition
 from replica_audit.stages.partitions import partition_audit
 from replica_audit.stages.producer_files import producer_file_problems
 from replica_audit.stages.records import keys_of_few
 from replica_audit.stages.valid_rows import sifted
-from replica_audit.tables.audited import AuditedPartition
-from replica_audit.tables.values import Row
 
 
 def judged(row: Row, cluster: ClusterFacts) -> AuditedPartition:

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from replica_audit.formats.values import Row
 from replica_audit.garbage import uncollected
 from replica_audit.stages.valid_rows import Misfit, Refused, encoded
-from replica_audit.tables.values import Row
 
 T = TypeVar("T")
 MapInArrow = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]

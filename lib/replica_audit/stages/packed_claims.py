@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
+from replica_audit.formats.shapes import CLAIMED, INVENTORY
+from replica_audit.formats.values import Row
+from replica_audit.rows.packed_rows import packed, unpacked
 from replica_audit.stages.inventory import READ_ALWAYS, Keys, Listing
 from replica_audit.stages.mapping import uncollected_batches
 from replica_audit.stages.valid_rows import encoded_apart, refuse_with_problem
-from replica_audit.tables import INVENTORY
-from replica_audit.tables.packed_rows import packed, unpacked
-from replica_audit.tables.shapes import CLAIMED
-from replica_audit.tables.values import Row
 
 _AT_ONCE = 1 << 13  # claims in a pack
 

@@ -7,15 +7,14 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from replica_audit.formats.shapes import LOOK, LOOKED
+from replica_audit.formats.values import Row
 from replica_audit.model import PartitionLook
+from replica_audit.rows.columns import INT, STRING, struct
+from replica_audit.rows.packed_rows import by_pack, pack_of, packed
 from replica_audit.stages.inventory import Listing, list_source
 from replica_audit.stages.packed_claims import with_packed_claims
 from replica_audit.stages.valid_rows import REFUSED, encoded_apart, refuse_with_problem
-from replica_audit.tables import LOOKED
-from replica_audit.tables.columns import INT, STRING, struct
-from replica_audit.tables.packed_rows import by_pack, pack_of, packed
-from replica_audit.tables.shapes import LOOK
-from replica_audit.tables.values import Row
 
 _AT_ONCE = 1 << 16  # looks that are columns at a time
 _ROW = pa.schema(list(struct(topic=STRING, partition=INT, look=LOOK)))

@@ -14,6 +14,16 @@ from replica_audit.formats.log_dir.whole_file import LIST_LIMIT, whole_content
 from replica_audit.formats.replicas.replica_reader import batches_from
 from replica_audit.formats.replicas.stored_batches import stored_batches
 from replica_audit.formats.transactions.producer_snapshot import producer_states
+from replica_audit.formats.values import (
+    Row,
+    committed_offset,
+    differing_keys,
+    log_event,
+    partition_metadata,
+    replica_files,
+    scanned_segment,
+    transaction_state,
+)
 from replica_audit.model import (
     CANNOT_READ,
     BatchHeader,
@@ -28,16 +38,6 @@ from replica_audit.model import (
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, ReadRecords, UnreadBatchesError
-from replica_audit.tables.values import (
-    Row,
-    committed_offset,
-    differing_keys,
-    log_event,
-    partition_metadata,
-    replica_files,
-    scanned_segment,
-    transaction_state,
-)
 
 _GONE = "audit again, preferably a copy: the file was there during the scan"
 _UNTIL_THEN = "until then its batches are known by epoch and offset alone"

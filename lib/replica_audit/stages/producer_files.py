@@ -20,7 +20,7 @@ from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.transactions.index_check import index_contradictions
 from replica_audit.protocol.transactions.segment_producers import producers_of_log
 from replica_audit.protocol.transactions.snapshot_check import contradictions
-from replica_audit.tables.runs import ReportedProblem
+from replica_audit.rows.runs import ReportedProblem
 
 CONTRADICTS = "contradicts-log"
 _SNAPSHOT_KIND, _INDEX_KIND = "producer-snapshot", "transaction-index"

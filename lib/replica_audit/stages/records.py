@@ -17,15 +17,15 @@ from replica_audit.formats.replicas.key_comparison import compare_keys
 from replica_audit.formats.replicas.keyed_records import FLAGS, HIGH, LOW, NO_ROWS, KeyedRecords
 from replica_audit.formats.segment.hashed_records import MARKER, ROW, Rows
 from replica_audit.formats.segment.records import UnreadableRecords
+from replica_audit.formats.shapes import KEYS_OF_PARTITION, RECORDS
+from replica_audit.formats.values import Row, compared_logs, keys_row, pair_row, segment_file, unread_row
 from replica_audit.model import Problem, SegmentFile
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.pairs.records import bytes_of
 from replica_audit.partition.records_wanted import records_wanted
+from replica_audit.rows.encoding import as_dict
 from replica_audit.stages.partitions import partition_audit
-from replica_audit.tables import KEYS_OF_PARTITION, RECORDS
-from replica_audit.tables.encoding import as_dict
-from replica_audit.tables.values import Row, compared_logs, keys_row, pair_row, segment_file, unread_row
 
 IN_BUCKET = 1 << 20  # records as they are scanned, of all replicas: some 100 MB where they are compared
 _AT_ONCE = 1 << 16  # rows of a batch: Spark holds several in memory

@@ -16,13 +16,13 @@ from replica_audit.formats.collection import broker_folder as collected
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.replicas.replica_reader import scan_of
 from replica_audit.formats.segment.segment_problems import scanned
+from replica_audit.formats.shapes import SEGMENTS
+from replica_audit.formats.values import Row, producers_row, segment_file
 from replica_audit.model import SegmentFile
 from replica_audit.protocol.comparison.compare_mode import CompareMode
+from replica_audit.rows.encoding import as_dict
 from replica_audit.stages.mapping import map_rows, uncollected_batches
 from replica_audit.stages.valid_rows import refuse_scan
-from replica_audit.tables import SEGMENTS
-from replica_audit.tables.encoding import as_dict
-from replica_audit.tables.values import Row, producers_row, segment_file
 
 _OF_BROKER = pa.schema([SEGMENTS.field("cluster_id"), SEGMENTS.field("broker_id")])
 

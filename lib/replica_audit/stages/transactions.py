@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from replica_audit.formats.transactions.transaction_states import transaction_states
+from replica_audit.formats.values import Row, transaction_row
 from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.rows.encoding import as_dict
 from replica_audit.stages.partitions import partition_audit
-from replica_audit.tables.encoding import as_dict
-from replica_audit.tables.values import Row, transaction_row
 
 PRODUCER_IDS = ("producer_id", "previous_producer_id", "next_producer_id")  # of a transactional id, -1 for none
 

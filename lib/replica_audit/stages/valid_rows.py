@@ -13,15 +13,15 @@ import pyarrow as pa
 
 from replica_audit.errors import visible
 from replica_audit.formats.log_dir.names import TRANSACTIONS_TOPIC
-from replica_audit.tables import AUDITED, COUNTED, INPUT_ERRORS, OF_PARTITIONS, OUTCOMES, rows_of
-from replica_audit.tables.audited import AuditedPartition
-from replica_audit.tables.checks import all_pass, checker
-from replica_audit.tables.columns import BIGINT, STRING
-from replica_audit.tables.encoding import array_of, as_dict, list_array_of
-from replica_audit.tables.findings import CheckedPartition, FoundFinding
-from replica_audit.tables.pairs import is_clean_but_unread
-from replica_audit.tables.runs import ReportedProblem
-from replica_audit.tables.values import Row
+from replica_audit.formats.values import Row
+from replica_audit.rows import AUDITED, COUNTED, INPUT_ERRORS, OF_PARTITIONS, OUTCOMES, rows_of
+from replica_audit.rows.audited import AuditedPartition
+from replica_audit.rows.checks import all_pass, checker
+from replica_audit.rows.columns import BIGINT, STRING
+from replica_audit.rows.encoding import array_of, as_dict, list_array_of
+from replica_audit.rows.findings import CheckedPartition, FoundFinding
+from replica_audit.rows.pairs import is_clean_but_unread
+from replica_audit.rows.runs import ReportedProblem
 
 T = TypeVar("T")
 CODE = "unusable-value"

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.segment.record_batch import LAST_OFFSET
 from replica_audit.formats.segment.segment_scan import GOES_BACK
+from replica_audit.formats.shapes import PROBLEM, PRODUCERS, RUN, WINDOW
 from replica_audit.model import INCOMPLETE_COLLECTION
-from replica_audit.tables.columns import BIGINT, BOOLEAN, INT, STRING, struct
-from replica_audit.tables.shapes import PROBLEM, PRODUCERS, RUN, WINDOW
+from replica_audit.rows.columns import BIGINT, BOOLEAN, INT, STRING, struct
 
 _CHUNK = 1 << 20
 _MOST_BYTES = 1 << 40  # of a segment, which Kafka lets have 2 GiB

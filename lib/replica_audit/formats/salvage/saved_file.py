@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from replica_audit.tables.values import Row
+from replica_audit.formats.values import Row
 
 _HEADERS = pa.list_(pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())]))
 _BIGINT, _INT, _TEXT = pa.int64(), pa.int32(), pa.string()

@@ -9,7 +9,7 @@ from replica_audit.model import PartitionMetadata
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.partition_findings import election_type
-from replica_audit.tables.what_if import WhatIfLeader
+from replica_audit.rows.what_if import WhatIfLeader
 
 _RUNS = {"up": True, "paused": True, "down": False, "stopped": False}
 

@@ -9,7 +9,7 @@ from replica_audit.partition.pairs.pair import Measured, removed
 from replica_audit.protocol.comparison.candidates import never_begins
 from replica_audit.protocol.comparison.pair import catches_up
 from replica_audit.protocol.verdict.verdict import judge
-from replica_audit.tables.what_if import FollowerCut
+from replica_audit.rows.what_if import FollowerCut
 
 
 def follower_cuts(measured: Sequence[Measured]) -> tuple[FollowerCut, ...]:

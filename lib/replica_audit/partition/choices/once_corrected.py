@@ -15,7 +15,7 @@ from replica_audit.protocol.comparison.pair import Comparison, Effect
 from replica_audit.protocol.exchange.healed import Rejoin, rejoins
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.tables.replicas import FollowerOnceCorrected
+from replica_audit.rows.replicas import FollowerOnceCorrected
 
 
 def followers_once_corrected(

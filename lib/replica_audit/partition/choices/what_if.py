@@ -36,7 +36,7 @@ from replica_audit.protocol.exchange.alternatives import traffic, what_if
 from replica_audit.protocol.exchange.cuts import measure_loss
 from replica_audit.protocol.exchange.replay import Truncation
 from replica_audit.protocol.verdict.verdict import Verdict, judge
-from replica_audit.tables.what_if import WhatIfLeader, WhatIfRule
+from replica_audit.rows.what_if import WhatIfLeader, WhatIfRule
 
 MakePair = Callable[[Side, Side], Pair]
 

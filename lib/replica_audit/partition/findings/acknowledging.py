@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements, AckSubject
-from replica_audit.tables.findings import AcknowledgedBy, FoundFinding, RunFinding
-from replica_audit.tables.sequence_gaps import MissingSequences
+from replica_audit.rows.findings import AcknowledgedBy, FoundFinding, RunFinding
+from replica_audit.rows.sequence_gaps import MissingSequences
 
 Found = TypeVar("Found", FoundFinding, RunFinding)
 

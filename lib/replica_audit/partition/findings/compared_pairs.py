@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from replica_audit.partition.choices.what_if import Cut
 from replica_audit.partition.pairs.record_rows import RecordRows
-from replica_audit.tables.compaction import CompactionDifference
-from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
-from replica_audit.tables.record_differences import RecordDifference
-from replica_audit.tables.what_if import WhatIfRule
+from replica_audit.rows.compaction import CompactionDifference
+from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
+from replica_audit.rows.record_differences import RecordDifference
+from replica_audit.rows.what_if import WhatIfRule
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from replica_audit.protocol.comparison.candidates import next_epoch, with_new_ep
 from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.consumers import impact
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.tables.history import ConsumerImpact
+from replica_audit.rows.history import ConsumerImpact
 
 
 def as_groups_find_it(

@@ -29,8 +29,8 @@ from replica_audit.protocol.verdict.partition_findings import (
 )
 from replica_audit.protocol.verdict.reasons import recovery_cuts_batches
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
-from replica_audit.tables.findings import CheckedPartition, ElectionChoice, FoundFinding
-from replica_audit.tables.transactions import HangingTransaction
+from replica_audit.rows.findings import CheckedPartition, ElectionChoice, FoundFinding
+from replica_audit.rows.transactions import HangingTransaction
 
 
 def found_rows(audited: Audited) -> Iterator[FoundFinding]:

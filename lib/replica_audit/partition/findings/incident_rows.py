@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from replica_audit.protocol.cluster.log_events import LogEvent
 from replica_audit.protocol.verdict.logged_incidents import Incident, IncidentKind, incidents
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
-from replica_audit.tables.history import LoggedIncident
-from replica_audit.tables.pairs import ReplicaVerdict
+from replica_audit.rows.history import LoggedIncident
+from replica_audit.rows.pairs import ReplicaVerdict
 
 # a broker truncates what its leader does not hold: below its high watermark committed records are gone
 _SEVERITIES = {

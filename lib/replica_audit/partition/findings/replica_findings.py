@@ -10,7 +10,7 @@ from replica_audit.protocol.cluster.leadership import INFERRED
 from replica_audit.protocol.verdict.ends import FETCH_FAILS, LostEnd, electable_by, gone_sentence, lost_ends, torn_sentence
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity
-from replica_audit.tables.findings import FoundFinding
+from replica_audit.rows.findings import FoundFinding
 
 
 def replica_findings(audited: Audited) -> Iterator[FoundFinding]:

@@ -11,8 +11,8 @@ from replica_audit.protocol.cluster.leadership import Leadership
 from replica_audit.protocol.cluster.min_isr import last_value
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.tables.pairs import ReplicaVerdict
-from replica_audit.tables.replicas import ReplicaRole
+from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.replicas import ReplicaRole
 
 
 def role_rows(

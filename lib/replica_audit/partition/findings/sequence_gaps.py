@@ -12,8 +12,8 @@ from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.transactions.lost_sequences import LogOfProducers, lost_sequences
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity
-from replica_audit.tables.findings import FoundFinding
-from replica_audit.tables.sequence_gaps import LostRecords, MissingSequences
+from replica_audit.rows.findings import FoundFinding
+from replica_audit.rows.sequence_gaps import LostRecords, MissingSequences
 
 _MOST_NESTED = 5
 

@@ -18,7 +18,7 @@ from replica_audit.protocol.cluster.set_aside import AtStart, SetAsideBecause, a
 from replica_audit.protocol.epochs.lineage import Span, history_of_runs, without
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity
-from replica_audit.tables.findings import FoundFinding, SetAsideLog
+from replica_audit.rows.findings import FoundFinding, SetAsideLog
 
 Runs = Callable[[Loaded], bool | None]
 _MOST = 5

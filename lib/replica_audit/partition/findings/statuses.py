@@ -7,7 +7,7 @@ from dataclasses import replace
 from replica_audit.partition.findings.acknowledging import acknowledging
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.confirmation import Check, Open, Status, is_resolved
-from replica_audit.tables.findings import CheckedPartition, FoundFinding, RunFinding
+from replica_audit.rows.findings import CheckedPartition, FoundFinding, RunFinding
 
 
 def history_row(

@@ -30,8 +30,8 @@ from replica_audit.protocol.transactions.open_transactions import (
 from replica_audit.protocol.transactions.segment_producers import producers_of_log
 from replica_audit.protocol.verdict.partition_findings import CLOCKS_DIFFER_MS
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.tables.pairs import ReplicaVerdict
-from replica_audit.tables.transactions import OpenTransactionRow, TransactionElsewhere
+from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.transactions import OpenTransactionRow, TransactionElsewhere
 
 _COMMITTED, _ABORTED = "committed", "aborted"
 _ABORT_FORMS = {True: "start-offset", False: "producer-id", None: None}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import ParamSpec, TypeVar
 
 from replica_audit.partition.known.known_partition import UnreadBatchesError
-from replica_audit.tables.runs import ReportedProblem
+from replica_audit.rows.runs import ReportedProblem
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

@@ -9,7 +9,7 @@ from replica_audit.protocol.comparison.commitment import Evidence
 from replica_audit.protocol.comparison.committed import Committed, by_evidence
 from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.verdict.verdict import Judgement, Verdict
-from replica_audit.tables.pair_structs import CommittedSpan
+from replica_audit.rows.pair_structs import CommittedSpan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

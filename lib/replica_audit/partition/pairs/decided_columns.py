@@ -17,7 +17,7 @@ from replica_audit.protocol.comparison.record_cursor import DifferingRecord
 from replica_audit.protocol.epochs.lineage import Piece
 from replica_audit.protocol.verdict.reasons import WrongEpoch
 from replica_audit.protocol.verdict.verdict import Judgement, Severity, Verdict
-from replica_audit.tables.pair_structs import (
+from replica_audit.rows.pair_structs import (
     BatchFacts,
     BatchMismatch,
     ContradictingLine,

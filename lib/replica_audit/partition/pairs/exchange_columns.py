@@ -12,7 +12,7 @@ from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.exchange.exchange_cases import EpochRequest
 from replica_audit.protocol.exchange.replay import Protocol, Step, Truncation
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.tables.pair_structs import AddedTableEntry, ExchangeRound, HighWatermarkFallback
+from replica_audit.rows.pair_structs import AddedTableEntry, ExchangeRound, HighWatermarkFallback
 
 
 @made_quickly

@@ -11,7 +11,7 @@ from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.topic_ids import TopicIdsInDoubt
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.verdict import Cause, Judgement, Verdict, inconclusive
-from replica_audit.tables.pairs import ReplicaVerdict
+from replica_audit.rows.pairs import ReplicaVerdict
 
 
 def not_compared_row(

@@ -33,7 +33,7 @@ from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.exchange.truncation import RULES
 from replica_audit.protocol.verdict.verdict import Judgement, judge
-from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
+from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
 
 
 @made_quickly

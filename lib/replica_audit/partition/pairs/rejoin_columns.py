@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.verdict.verdict import Judgement, Verdict
-from replica_audit.tables.pair_structs import MissingOffsets, RefusedFetch, WrongCheckpointLine
+from replica_audit.rows.pair_structs import MissingOffsets, RefusedFetch, WrongCheckpointLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

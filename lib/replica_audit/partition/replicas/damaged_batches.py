@@ -29,8 +29,8 @@ from replica_audit.protocol.comparison.damaged import (
 )
 from replica_audit.protocol.epochs.epoch_table import epoch_for_offset, table
 from replica_audit.protocol.epochs.runs import ascending
-from replica_audit.tables.damage import DamagedBatch
-from replica_audit.tables.runs import ReportedProblem
+from replica_audit.rows.damage import DamagedBatch
+from replica_audit.rows.runs import ReportedProblem
 
 MOST = 50  # of one replica; a disk that fails takes them all
 _STOPS = (*TAILS, *NO_BATCH, EMPTIED)

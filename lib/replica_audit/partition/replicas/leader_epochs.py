@@ -10,7 +10,7 @@ from replica_audit.protocol.cluster.elections import beginnings, given_up
 from replica_audit.protocol.cluster.metadata_image import ElectionKind
 from replica_audit.protocol.epochs.lineage import covered
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.tables.history import LeaderEpoch
+from replica_audit.rows.history import LeaderEpoch
 
 
 def utc(milliseconds: int | None) -> datetime | None:

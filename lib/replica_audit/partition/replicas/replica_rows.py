@@ -15,7 +15,7 @@ from replica_audit.protocol.epochs.epoch_table import EMPTY
 from replica_audit.protocol.epochs.reconcile import reconcile
 from replica_audit.protocol.epochs.runs import joined
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.tables.replicas import ContentWindow, CorrectedLine, EpochStartOffset, FollowerOnceCorrected, ReplicaLog, SegmentEpoch
+from replica_audit.rows.replicas import ContentWindow, CorrectedLine, EpochStartOffset, FollowerOnceCorrected, ReplicaLog, SegmentEpoch
 
 _EPOCH_AND_START = itemgetter(1, 2)  # of an entry of a checkpoint
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 from replica_audit.formats.log_dir.names import METADATA_TOPIC
 from replica_audit.protocol.cluster.epoch_answers import LeaderThen
 from replica_audit.protocol.epochs.epoch_table import table
+from replica_audit.rows import EPOCH_END_OFFSETS, EPOCH_START_OFFSETS, REPLICA_LOGS, REPLICA_ROLES, REPLICA_VERDICTS, Table
 from replica_audit.storage.warehouse.reader import WarehouseTables
-from replica_audit.tables import EPOCH_END_OFFSETS, EPOCH_START_OFFSETS, REPLICA_LOGS, REPLICA_ROLES, REPLICA_VERDICTS, Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

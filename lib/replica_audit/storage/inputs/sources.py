@@ -11,12 +11,12 @@ from replica_audit.errors import MetadataError, UsageError
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.metadata import cluster_metadata, metadata_files
 from replica_audit.model import Problem
+from replica_audit.rows.runs import NO_CLUSTER
 from replica_audit.storage.inputs import missing_brokers
 from replica_audit.storage.inputs.described import described
 from replica_audit.storage.inputs.folders import Tree
 from replica_audit.storage.inputs.given_input import INPUT, location, why_unusable
 from replica_audit.storage.inputs.two_copies import without_older_collections
-from replica_audit.tables.runs import NO_CLUSTER
 
 NOTHING_RECOGNISED = "nothing-recognised"
 

@@ -15,13 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from replica_audit.engine.arrow import frame_of, spark_schema
 from replica_audit.engine.spark_unchanged import meeting
+from replica_audit.formats.shapes import MOVED
 from replica_audit.model import PartitionKey
+from replica_audit.rows import REPLICA_LOGS, Table
+from replica_audit.rows.columns import INT, STRING, struct
+from replica_audit.rows.encoding import row_of
+from replica_audit.rows.outcomes import WrittenFile
 from replica_audit.storage.warehouse.copying_tasks import MADE_FILES, copied, moved, packed_kept_logs
 from replica_audit.storage.warehouse.reader import WarehouseTables
-from replica_audit.tables import MOVED, REPLICA_LOGS, Table
-from replica_audit.tables.columns import INT, STRING, struct
-from replica_audit.tables.encoding import row_of
-from replica_audit.tables.outcomes import WrittenFile
 
 KEYS = ["cluster_id", "topic", "partition"]
 _COPIES = pa.schema(list(struct(table=STRING, path=STRING, task=INT)))

@@ -17,9 +17,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from replica_audit.errors import OutputError
+from replica_audit.rows import AUDIT_RUNS
 from replica_audit.storage.warehouse.catalog import is_catalog_name
 from replica_audit.storage.warehouse.java_errors import causes, class_name, is_conflict
-from replica_audit.tables import AUDIT_RUNS
 
 _TRIED_BYTES = 1 << 20  # a disk with less than that is full
 _LOCAL_DIR = "spark.local.dir"

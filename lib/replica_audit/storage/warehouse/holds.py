@@ -22,10 +22,10 @@ from typing import Any
 import pyarrow as pa
 
 from replica_audit.errors import UsageError
+from replica_audit.rows import AUDIT_RUNS
 from replica_audit.storage.warehouse.java_errors import is_conflict
 from replica_audit.storage.warehouse.processes import Process, is_alive, this_process
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
-from replica_audit.tables import AUDIT_RUNS
 
 SIGN_EVERY_SECONDS = 300.0
 SILENT_FOR = timedelta(minutes=15)  # of a process that cannot be seen from here, until it is taken for dead

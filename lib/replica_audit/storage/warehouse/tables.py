@@ -22,6 +22,9 @@ from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import spark_schema
 from replica_audit.errors import UsageError
+from replica_audit.rows import AUDIT_RUNS, TABLES, Table
+from replica_audit.rows.encoding import with_columns_of
+from replica_audit.rows.outcomes import WrittenFile
 from replica_audit.storage.warehouse import leftovers
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 from replica_audit.storage.warehouse.catalog import is_catalog_name
@@ -31,9 +34,6 @@ from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.storage.warehouse.spark_tables import CatalogTables, SparkTables
 from replica_audit.storage.warehouse.transactions import TableCommit, Transactions, other_release
 from replica_audit.storage.warehouse.upgrades import CHANGE_FEED, upgrade
-from replica_audit.tables import AUDIT_RUNS, TABLES, Table
-from replica_audit.tables.encoding import with_columns_of
-from replica_audit.tables.outcomes import WrittenFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from replica_audit.tables.outcomes import WrittenFile
+from replica_audit.rows.outcomes import WrittenFile
 
 _CONSTRAINT = "delta.constraints."
 

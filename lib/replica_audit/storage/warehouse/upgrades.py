@@ -10,8 +10,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from replica_audit.errors import UsageError
+from replica_audit.rows import Table
 from replica_audit.storage.warehouse.java_errors import is_conflict
-from replica_audit.tables import Table
 
 CHANGE_FEED = "delta.enableChangeDataFeed"
 _CONSTRAINT = "delta.constraints."

@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from replica_audit.retention.choice import KnownRun, RunState
+from replica_audit.rows import AUDIT_RUNS, Table
 from replica_audit.storage.warehouse import leftovers
 from replica_audit.storage.warehouse.arrow_tables import reading
 from replica_audit.storage.warehouse.faults import warehouse_place
@@ -28,7 +29,6 @@ from replica_audit.storage.warehouse.holds import attempt_of, is_held
 from replica_audit.storage.warehouse.java_errors import is_conflict
 from replica_audit.storage.warehouse.processes import this_process
 from replica_audit.storage.warehouse.tables import DeltaWarehouse, quoted
-from replica_audit.tables import AUDIT_RUNS, Table
 
 _T = TypeVar("_T")
 _NOTHING_READ = 2  # the exit code of a run that found nothing to read

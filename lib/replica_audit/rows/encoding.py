@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import pyarrow as pa
 
-from replica_audit.tables.columns import Hint, Table, hints_of
+from replica_audit.rows.columns import Hint, Table, hints_of
 
 T = TypeVar("T")
 Values = Sequence[Any]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from replica_audit.tables.columns import KEYS, Table
+from replica_audit.rows.columns import KEYS, Table
 
 _WORDS = ((r"\bIS NULL\b", "is None"), (r"\bIN \(", "in ("), (r"\bOR\b", "or"), (r"\bAND\b", "and"), (r"(?<![<>!])=", "=="))
 _TEXT = re.compile(r"('[^']*')")

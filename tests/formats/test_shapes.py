@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from replica_audit import model
+from replica_audit.formats import shapes
+from replica_audit.formats.shapes import struct_of_value
 from replica_audit.model import CommittedOffset, LoggedVersions
 from replica_audit.protocol.cluster.log_events import LogEvent
-from replica_audit.tables import shapes
-from replica_audit.tables.shapes import struct_of_value
 
 VALUES = [
     (shapes.RUN, model.BatchRun, ()),

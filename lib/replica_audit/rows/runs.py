@@ -8,7 +8,7 @@ from datetime import date, datetime
 from typing import Annotated
 
 from replica_audit.model import Problem
-from replica_audit.tables.columns import (
+from replica_audit.rows.columns import (
     Bigint,
     ClusterId,
     Int,

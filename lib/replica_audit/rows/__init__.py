@@ -1,19 +1,19 @@
-"""Every table and every row shape between stages: columns, types, comments, constraints. The only place."""
+"""Every table, as the class of its rows: columns, types, comments, constraints. The only place."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from replica_audit.tables.columns import STRING, Column, Table, shape
-from replica_audit.tables.compaction import COMPACTION_DIFFERENCES
-from replica_audit.tables.damage import DAMAGED_BATCHES
-from replica_audit.tables.findings import CHECKED, FINDINGS, FOUND
-from replica_audit.tables.fingerprints import FINGERPRINTS, PARTITION_FINGERPRINTS
-from replica_audit.tables.history import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS
-from replica_audit.tables.outcomes import outcomes_of
-from replica_audit.tables.pairs import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS
-from replica_audit.tables.record_differences import RECORD_DIFFERENCES
-from replica_audit.tables.replicas import (
+from replica_audit.rows.columns import STRING, Column, Table, shape
+from replica_audit.rows.compaction import COMPACTION_DIFFERENCES
+from replica_audit.rows.damage import DAMAGED_BATCHES
+from replica_audit.rows.findings import CHECKED, FINDINGS, FOUND
+from replica_audit.rows.fingerprints import PARTITION_FINGERPRINTS
+from replica_audit.rows.history import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS
+from replica_audit.rows.outcomes import outcomes_of
+from replica_audit.rows.pairs import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS
+from replica_audit.rows.record_differences import RECORD_DIFFERENCES
+from replica_audit.rows.replicas import (
     CONTENT_WINDOWS,
     EPOCH_START_OFFSETS,
     FUTURE_REPLICAS,
@@ -21,11 +21,10 @@ from replica_audit.tables.replicas import (
     REPLICA_ROLES,
     SEGMENT_EPOCHS,
 )
-from replica_audit.tables.runs import AUDIT_RUNS, INPUT_ERRORS
-from replica_audit.tables.sequence_gaps import SEQUENCE_GAPS
-from replica_audit.tables.shapes import COMMITS, INVENTORY, KEYS_OF_PARTITION, LOOKED, MOVED, RECORDS, SEEN, SEGMENTS, TRANSACTIONS, WANTED
-from replica_audit.tables.transactions import OPEN_TRANSACTIONS
-from replica_audit.tables.what_if import WHAT_IF_LEADERS, WHAT_IF_RULES
+from replica_audit.rows.runs import AUDIT_RUNS, INPUT_ERRORS
+from replica_audit.rows.sequence_gaps import SEQUENCE_GAPS
+from replica_audit.rows.transactions import OPEN_TRANSACTIONS
+from replica_audit.rows.what_if import WHAT_IF_LEADERS, WHAT_IF_RULES
 
 # what the audit of one partition makes rows of
 OF_PARTITIONS: tuple[Table, ...] = (
@@ -75,7 +74,6 @@ __all__ = [
     "AUDITED",
     "AUDIT_RUNS",
     "CHECKED",
-    "COMMITS",
     "COMPACTION_DIFFERENCES",
     "CONSUMER_IMPACTS",
     "CONTENT_WINDOWS",
@@ -84,34 +82,24 @@ __all__ = [
     "EPOCH_END_OFFSETS",
     "EPOCH_START_OFFSETS",
     "FINDINGS",
-    "FINGERPRINTS",
     "FOUND",
     "FUTURE_REPLICAS",
     "INPUT_ERRORS",
-    "INVENTORY",
     "KEPT_BY_PARTITION",
-    "KEYS_OF_PARTITION",
     "LEADER_EPOCHS",
     "LOGGED_INCIDENTS",
-    "LOOKED",
-    "MOVED",
     "OF_PARTITIONS",
     "OPEN_TRANSACTIONS",
     "OUTCOMES",
     "PARTITION_FINGERPRINTS",
-    "RECORDS",
     "RECORD_DIFFERENCES",
     "REPLICA_LOGS",
     "REPLICA_ROLES",
     "REPLICA_VERDICTS",
-    "SEEN",
-    "SEGMENTS",
     "SEGMENT_EPOCHS",
     "SEQUENCE_GAPS",
     "TABLES",
-    "TRANSACTIONS",
     "TRUNCATION_POINTS",
-    "WANTED",
     "WHAT_IF_LEADERS",
     "WHAT_IF_RULES",
     "Column",

@@ -15,14 +15,14 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import pyarrow as pa
 import pytest
 
-from replica_audit import tables
+from replica_audit import rows
+from replica_audit.rows import AUDITED, INPUT_ERRORS, OF_PARTITIONS, TABLES, Table
+from replica_audit.rows.audited import AuditedPartition
+from replica_audit.rows.columns import KEYS, RunKeys, columns_of
+from replica_audit.rows.encoding import array_of, as_dict, row_of
+from replica_audit.rows.findings import CheckedPartition, FoundFinding
 from replica_audit.storage.warehouse.tables import definition
-from replica_audit.tables import AUDITED, TABLES, Table
-from replica_audit.tables.audited import AuditedPartition
-from replica_audit.tables.columns import KEYS, RunKeys, columns_of
-from replica_audit.tables.encoding import array_of, as_dict, row_of
-from replica_audit.tables.findings import CheckedPartition, FoundFinding
-from tests.tables.values import full_row
+from tests.rows.values import full_row
 
 DOCS = (Path(__file__).resolve().parents[2] / "docs" / "tables.md").read_text(encoding="utf-8")
 SQL = {str: "string", bool: "boolean", datetime: "timestamp", date: "date"}
@@ -118,13 +118,13 @@ def test_a_full_row_comes_back(table: Table) -> None:
 def test_the_rows_of_a_partition_are_those_of_the_tables() -> None:
     annotations = get_type_hints(AuditedPartition)
     classes = {name: get_args(annotation)[0] for name, annotation in annotations.items() if name != "cluster_id"}
-    of_tables = {one.name: one.row for one in (*tables.OF_PARTITIONS, tables.INPUT_ERRORS)}
+    of_tables = {one.name: one.row for one in (*OF_PARTITIONS, INPUT_ERRORS)}
     assert classes == {**of_tables, "found": FoundFinding, "checked": CheckedPartition}
     assert list(annotations) == AUDITED.names
 
 
 def test_no_two_row_classes_have_a_name() -> None:
-    modules = [importlib.import_module(f"{tables.__name__}.{one.name}") for one in pkgutil.iter_modules(tables.__path__)]
+    modules = [importlib.import_module(f"{rows.__name__}.{one.name}") for one in pkgutil.iter_modules(rows.__path__)]
     own = [name for module in modules for name, kind in vars(module).items() if getattr(kind, "__module__", "") == module.__name__]
     assert [name for name, times in Counter(own).items() if times > 1 and name[0].isupper()] == []
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from replica_audit.frozen import made_quickly
-from replica_audit.tables.columns import (
+from replica_audit.rows.columns import (
     BY_PARTITION,
     PARTITION_CHECK,
     Bigint,
@@ -19,7 +19,7 @@ from replica_audit.tables.columns import (
     Topic,
     table,
 )
-from replica_audit.tables.pair_structs import (
+from replica_audit.rows.pair_structs import (
     AddedTableEntry,
     BatchMismatch,
     CommittedSpan,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from replica_audit.tables.columns import BIGINT, STRING, Bigint, struct_of
+from replica_audit.rows.columns import BIGINT, STRING, Bigint, struct_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from replica_audit.frozen import made_quickly
-from replica_audit.tables.columns import Bigint, Int
+from replica_audit.rows.columns import Bigint, Int
 
 
 @made_quickly

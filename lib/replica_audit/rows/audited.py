@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from replica_audit.frozen import made_quickly
-from replica_audit.tables.compaction import CompactionDifference
-from replica_audit.tables.damage import DamagedBatch
-from replica_audit.tables.findings import CheckedPartition, FoundFinding
-from replica_audit.tables.history import ConsumerImpact, LeaderEpoch, LoggedIncident
-from replica_audit.tables.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
-from replica_audit.tables.record_differences import RecordDifference
-from replica_audit.tables.replicas import ContentWindow, EpochStartOffset, FutureReplica, ReplicaLog, ReplicaRole, SegmentEpoch
-from replica_audit.tables.runs import ReportedProblem
-from replica_audit.tables.sequence_gaps import MissingSequences
-from replica_audit.tables.transactions import OpenTransactionRow
-from replica_audit.tables.what_if import WhatIfLeader, WhatIfRule
+from replica_audit.rows.compaction import CompactionDifference
+from replica_audit.rows.damage import DamagedBatch
+from replica_audit.rows.findings import CheckedPartition, FoundFinding
+from replica_audit.rows.history import ConsumerImpact, LeaderEpoch, LoggedIncident
+from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
+from replica_audit.rows.record_differences import RecordDifference
+from replica_audit.rows.replicas import ContentWindow, EpochStartOffset, FutureReplica, ReplicaLog, ReplicaRole, SegmentEpoch
+from replica_audit.rows.runs import ReportedProblem
+from replica_audit.rows.sequence_gaps import MissingSequences
+from replica_audit.rows.transactions import OpenTransactionRow
+from replica_audit.rows.what_if import WhatIfLeader, WhatIfRule
 
 
 @made_quickly

@@ -8,9 +8,9 @@ from typing import Annotated
 import pyarrow as pa
 
 from replica_audit.model import CANNOT_READ, GONE, INCOMPLETE_COLLECTION
-from replica_audit.tables.columns import BOOLEAN, BY_PARTITION, INT, PARTITION_CHECK, STRING, Bigint, PartitionNumber, Topic, struct, table
-from replica_audit.tables.findings import CheckedPartition, FoundFinding
-from replica_audit.tables.runs import ReportedProblem
+from replica_audit.rows.columns import BOOLEAN, BY_PARTITION, INT, PARTITION_CHECK, STRING, Bigint, PartitionNumber, Topic, struct, table
+from replica_audit.rows.findings import CheckedPartition, FoundFinding
+from replica_audit.rows.runs import ReportedProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from replica_audit.tables.columns import struct_of
-from replica_audit.tables.encoding import row_of
+from replica_audit.rows.columns import struct_of
+from replica_audit.rows.encoding import row_of
 
 RowT = TypeVar("RowT")
 _PLAIN = {

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from replica_audit import cli, tables
+from replica_audit import cli
 from replica_audit.config import Settings
 from replica_audit.past.run import PastRun
+from replica_audit.rows import AUDIT_RUNS, FINDINGS, TABLES, Table
+from replica_audit.rows.encoding import row_of
 from replica_audit.storage.warehouse.reader import WarehouseTables
-from replica_audit.tables import TABLES, Table
-from replica_audit.tables.encoding import row_of
 from tests.support.warehouse import STARTED, write_warehouse
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -59,7 +59,7 @@ def test_its_rows_are_rows_of_the_classes(older: Path, table: Table) -> None:
         then, now = stored.schema.field(name).type, table.arrow.field(name).type
         assert then == now or _is_wider(then, now), name
     found = PastRun(WarehouseTables(str(older)), "older").read(table, table.arrow.names).to_pylist()
-    keys = () if table in (tables.FINDINGS, tables.AUDIT_RUNS) else ("run_id", "cluster_id")
+    keys = () if table in (FINDINGS, AUDIT_RUNS) else ("run_id", "cluster_id")
     assert table.row is not None
     rows = [row_of(table.row, {name: value for name, value in row.items() if name not in keys}) for row in found]
     assert bool(rows) == (table.name not in EMPTY)
@@ -80,7 +80,7 @@ def test_its_report_is_told(older: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_run_goes_on_where_it_ended(older: Path) -> None:
     write_warehouse(older, DATA / "sample" / "committed-loss", run_id="now", started_at=LATER, settings=Settings(what_if_leaders=True))
-    found = PastRun(WarehouseTables(str(older)), "now").read(tables.FINDINGS, ["status", "first_seen_run_id", "code"]).to_pylist()
+    found = PastRun(WarehouseTables(str(older)), "now").read(FINDINGS, ["status", "first_seen_run_id", "code"]).to_pylist()
     assert found
     assert {(row["status"], row["first_seen_run_id"]) for row in found} == {("persisting", "older")}
 
@@ -91,8 +91,8 @@ def test_what_its_findings_lack_is_null(older: Path, left: int) -> None:
     stored = DeltaTable(str(older / "findings")).to_pyarrow_table()
     shutil.rmtree(older / "findings")
     write_deltalake(str(older / "findings"), pa.table(stored.select(stored.column_names[:left])))
-    read = PastRun(WarehouseTables(str(older)), "older").read(tables.FINDINGS, tables.FINDINGS.arrow.names)
-    assert all(read[name].null_count == len(read) for name in tables.FINDINGS.arrow.names[left:])
-    assert tables.FINDINGS.row is not None
-    rows = [row_of(tables.FINDINGS.row, row, of_any_version=True) for row in read.to_pylist()]
+    read = PastRun(WarehouseTables(str(older)), "older").read(FINDINGS, FINDINGS.arrow.names)
+    assert all(read[name].null_count == len(read) for name in FINDINGS.arrow.names[left:])
+    assert FINDINGS.row is not None
+    rows = [row_of(FINDINGS.row, row, of_any_version=True) for row in read.to_pylist()]
     assert rows

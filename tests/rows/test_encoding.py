@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from replica_audit.rows import AUDITED, INPUT_ERRORS
+from replica_audit.rows.audited import AuditedPartition
+from replica_audit.rows.columns import Table, struct_of
+from replica_audit.rows.encoding import RowMismatchError, array_of, as_dict, batch_of, list_array_of, row_of, with_columns_of
+from replica_audit.rows.findings import CheckedPartition, RunFinding
+from replica_audit.rows.pair_structs import EvidenceFact, ExchangeRound
+from replica_audit.rows.pairs import EPOCH_END_OFFSETS, TRUNCATION_POINTS, EpochEndOffset, ReplicaVerdict, TruncationPoint
 from replica_audit.stages.valid_rows import CODE, encoded_audits
-from replica_audit.tables import AUDITED, INPUT_ERRORS
-from replica_audit.tables.audited import AuditedPartition
-from replica_audit.tables.columns import Table, struct_of
-from replica_audit.tables.encoding import RowMismatchError, array_of, as_dict, batch_of, list_array_of, row_of, with_columns_of
-from replica_audit.tables.findings import CheckedPartition, RunFinding
-from replica_audit.tables.pair_structs import EvidenceFact, ExchangeRound
-from replica_audit.tables.pairs import EPOCH_END_OFFSETS, TRUNCATION_POINTS, EpochEndOffset, ReplicaVerdict, TruncationPoint
-from tests.tables.values import full_row
+from tests.rows.values import full_row
 
 POINT = full_row(TruncationPoint)
 VERDICT = full_row(ReplicaVerdict)

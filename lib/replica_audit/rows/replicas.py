@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Annotated
 
 from replica_audit.frozen import made_quickly
-from replica_audit.tables.columns import (
+from replica_audit.rows.columns import (
     BY_PARTITION,
     PARTITION_CHECK,
     Bigint,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from replica_audit.tables.columns import BY_PARTITION, PARTITION_CHECK, Bigint, Broker, Int, PartitionNumber, Topic, table
+from replica_audit.rows.columns import BY_PARTITION, PARTITION_CHECK, Bigint, Broker, Int, PartitionNumber, Topic, table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

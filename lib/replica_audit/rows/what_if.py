@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from replica_audit.tables.columns import (
+from replica_audit.rows.columns import (
     BY_PARTITION,
     PARTITION_CHECK,
     Bigint,

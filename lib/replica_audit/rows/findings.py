@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Annotated
 
-from replica_audit.tables.columns import (
+from replica_audit.rows.columns import (
     BY_PARTITION,
     NOT_NULL_KEPT,
     Bigint,
@@ -20,11 +20,11 @@ from replica_audit.tables.columns import (
     struct_of,
     table,
 )
-from replica_audit.tables.damage import DamagedBatch
-from replica_audit.tables.pairs import AlreadyTruncated, FirstMismatch, LogHole, NeverCatchesUp, NotComparedBecause, WrongLines
-from replica_audit.tables.sequence_gaps import LostRecords
-from replica_audit.tables.transactions import HangingTransaction
-from replica_audit.tables.what_if import WhatIfLeader
+from replica_audit.rows.damage import DamagedBatch
+from replica_audit.rows.pairs import AlreadyTruncated, FirstMismatch, LogHole, NeverCatchesUp, NotComparedBecause, WrongLines
+from replica_audit.rows.sequence_gaps import LostRecords
+from replica_audit.rows.transactions import HangingTransaction
+from replica_audit.rows.what_if import WhatIfLeader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

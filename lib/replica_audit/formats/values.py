@@ -34,7 +34,7 @@ from replica_audit.model import (
 from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
 from replica_audit.protocol.comparison.compaction import CompactionCause, ComparedLogs, KeptLog, KeyRecord
 from replica_audit.protocol.comparison.differing_keys import DifferingKey, DifferingKeys
-from replica_audit.tables.encoding import as_dict
+from replica_audit.rows.encoding import as_dict
 
 Row = dict[str, Any]
 # the values of such rows in the order of the tuples that they become

@@ -31,7 +31,7 @@ from replica_audit.model import (
 )
 from replica_audit.protocol.cluster.log_events import LogEvent
 from replica_audit.protocol.comparison.compaction import ComparedLogs, KeptLog, KeyRecord
-from replica_audit.tables.columns import BIGINT, BOOLEAN, INT, STRING, Hint, struct
+from replica_audit.rows.columns import BIGINT, BOOLEAN, INT, STRING, Hint, struct
 
 _EPOCHS_AND_IDS = frozenset(
     {

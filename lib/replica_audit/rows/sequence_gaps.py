@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
-from replica_audit.tables.columns import BY_PARTITION, PARTITION_CHECK, Bigint, Int, PartitionNumber, Topic, same_columns, table
+from replica_audit.rows.columns import BY_PARTITION, PARTITION_CHECK, Bigint, Int, PartitionNumber, Topic, same_columns, table
 
 
 @dataclass(frozen=True, kw_only=True)
