@@ -35,6 +35,8 @@ from audit_start import _submit
 from clusters import Cluster, Maker
 from deltalake import DeltaTable
 
+from replica_audit.rows.arrow import schema_of
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
@@ -93,11 +95,11 @@ def _add(tables: Any, places: dict[str, str], kept: dict[str, list[pa.Table]], n
     run = run_id(night)
 
     def frame(table: Table, files: list[pa.Table], **changed: str) -> Any:
-        rows = pa.concat_tables(files) if files else table.arrow.empty_table()
+        rows = pa.concat_tables(files) if files else schema_of(table).empty_table()
         for name, value in {"run_id": run, **changed}.items():
             column = pa.repeat(value, len(rows)).cast(rows.schema.field(name).type)
             rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)
-        return tables.spark.createDataFrame(rows, spark_schema(table.arrow)).coalesce(max(1, len(files)))
+        return tables.spark.createDataFrame(rows, spark_schema(schema_of(table))).coalesce(max(1, len(files)))
 
     (of_run,) = [row for file in kept[AUDIT_RUNS.name] for row in file.to_pylist()]
 

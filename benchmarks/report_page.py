@@ -23,6 +23,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from replica_audit.rows import TABLES, Table
+from replica_audit.rows.arrow import schema_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RUN, CLUSTER = "20260102T030405Z-000000", "large"
@@ -312,8 +313,10 @@ def write(warehouse: Path, table: Table, columns: Columns) -> int:
     """Write a table, a quarter of a million rows to a file; returns its rows."""
     size = len(next(iter(columns.values())))
     columns = {"run_id": _same(RUN, size), "cluster_id": _same(CLUSTER, size)} | columns
-    arrays = [pa.array(columns[field.name], field.type) if field.name in columns else pa.nulls(size, field.type) for field in table.arrow]
-    rows = pa.Table.from_arrays(arrays, schema=table.arrow)
+    arrays = [
+        pa.array(columns[field.name], field.type) if field.name in columns else pa.nulls(size, field.type) for field in schema_of(table)
+    ]
+    rows = pa.Table.from_arrays(arrays, schema=schema_of(table))
     for first in range(0, max(size, 1), _FILE_ROWS):
         write_deltalake(str(warehouse / table.name), rows.slice(first, _FILE_ROWS), mode="append")
     return size

@@ -61,8 +61,11 @@ def _texts(path: str, run: PastRun) -> Iterator[dict[str, Any]]:
     for cluster, topic, number in sorted(partitions, key=str):
         if topic is not None and number is not None:
             asked = question.Question(topic=topic, partition=number, run_id=RUN_ID, cluster_id=cluster)
-            text = explanation_text.render(explanation.explain(run.tables, asked))
-            yield {"input": path, "table": "explain", "row": {"partition": f"{topic}-{number}", "text": str(text)}}
+            try:
+                text = explanation_text.render(explanation.explain(run.tables, asked))
+            except AuditError as error:
+                text = str(error)
+            yield {"input": path, "table": "explain", "row": {"partition": f"{topic}-{number}", "text": text}}
     with tempfile.TemporaryDirectory() as folder:
         try:
             write_plan(run, "--plan", Path(folder, "plan"), "re-read", None, None)

@@ -7,6 +7,7 @@ import sys
 import pyarrow as pa
 
 from replica_audit.rows import TABLES, Table
+from replica_audit.rows.arrow import type_of
 
 HEAD = """\
 # Tables
@@ -30,7 +31,7 @@ def page() -> str:
 
 
 def _described(table: Table) -> list[str]:
-    rows = [f"| `{c.name}` | {_type(c.type)} | {'' if c.nullable else 'never'} | {_cell(c.comment)} |" for c in table.columns]
+    rows = [f"| `{c.name}` | {_type(type_of(c.hint))} | {'' if c.nullable else 'never'} | {_cell(c.comment)} |" for c in table.columns]
     checks = [f"- `{name}`: `{_cell(check)}`" for name, check in table.constraints.items()]
     head = [f"## {table.name}", "", f"{table.grain[0].upper()}{table.grain[1:]}.", "", "| column | type | null | |", "|---|---|---|---|"]
     return [*head, *rows, "", *(["Checks:", "", *checks, ""] if checks else [])]

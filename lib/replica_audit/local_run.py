@@ -25,6 +25,7 @@ from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.verdict import Severity
 from replica_audit.report.facts.exit_code import exit_code
 from replica_audit.rows import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, REPLICA_LOGS, REPLICA_VERDICTS, Table
+from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.runs import NO_CLUSTER
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.sources import Root, discover
@@ -77,7 +78,7 @@ def triage(
     found.problems += problems_of_brokers(found, {cluster: audit.facts for cluster, audit in audits.items()})
     run_id = run_id or triage_id(started_at)
     tables = {table.name: _of_clusters(table, [audit.tables[table.name] for audit in audits.values()], run_id) for table in OF_PARTITIONS}
-    errors = [pa.Table.from_pylist(found.problem_rows(), schema=INPUT_ERRORS.arrow)]
+    errors = [pa.Table.from_pylist(found.problem_rows(), schema=schema_of(INPUT_ERRORS))]
     errors += [part for audit in audits.values() for part in (audit.problems, audit.tables[INPUT_ERRORS.name])]
     tables[INPUT_ERRORS.name] = _of_clusters(INPUT_ERRORS, errors, run_id)
     tables[FINDINGS.name] = _findings([audit.tables["found"] for audit in audits.values()], run_id)
@@ -107,7 +108,7 @@ def triage(
         **ended,
     }
     rows = [about | _counts(root, audits[root.cluster_id], tables[INPUT_ERRORS.name]) for root in found.roots]
-    tables[AUDIT_RUNS.name] = pa.Table.from_pylist(rows or [{**about, "cluster_id": NO_CLUSTER}], schema=AUDIT_RUNS.arrow)
+    tables[AUDIT_RUNS.name] = pa.Table.from_pylist(rows or [{**about, "cluster_id": NO_CLUSTER}], schema=schema_of(AUDIT_RUNS))
     return Triaged(run_id=run_id, tables=MemoryTables(tables))
 
 
@@ -146,22 +147,22 @@ def _audited(root: Root, settings: Settings, acknowledged: Acknowledgements | No
 
 def _of_clusters(table: Table, parts: Sequence[pa.Table], run_id: str) -> pa.Table:
     """The rows of one table of every cluster, as the table has them."""
-    names = [name for name in table.arrow.names if name != "run_id"]
-    schema = pa.schema([table.arrow.field(name) for name in names])
+    names = [name for name in table.names if name != "run_id"]
+    schema = pa.schema([schema_of(table).field(name) for name in names])
     rows = pa.concat_tables([part.select(names).cast(schema) for part in parts] or [schema.empty_table()])
     return _with(rows, table, run_id=run_id)
 
 
 def _findings(parts: Sequence[pa.Table], run_id: str) -> pa.Table:
     """The findings of a run that is compared with none before: every one is new."""
-    rows = pa.concat_tables(parts) if parts else FINDINGS.arrow.empty_table()
+    rows = pa.concat_tables(parts) if parts else schema_of(FINDINGS).empty_table()
     return _with(rows, FINDINGS, run_id=run_id, first_seen_run_id=run_id, last_seen_run_id=run_id, status="new")
 
 
 def _with(rows: pa.Table, table: Table, **same: str) -> pa.Table:
     """Rows with columns that hold one value, in the order of the table."""
-    columns: list[Any] = [pa.array([same[name]] * len(rows), pa.string()) if name in same else rows[name] for name in table.arrow.names]
-    return pa.Table.from_arrays(columns, schema=table.arrow)
+    columns: list[Any] = [pa.array([same[name]] * len(rows), pa.string()) if name in same else rows[name] for name in table.names]
+    return pa.Table.from_arrays(columns, schema=schema_of(table))
 
 
 def _counts(root: Root, audit: ClusterAudit, errors: pa.Table) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from replica_audit.engine.tally import _TALLY, _of_task
 from replica_audit.report.text import first_findings
-from replica_audit.rows import COUNTED, OUTCOMES, REPLICA_LOGS, REPLICA_VERDICTS
+from replica_audit.rows import COUNTED, REPLICA_LOGS, REPLICA_VERDICTS
+from replica_audit.rows.arrow import OUTCOMES
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.findings import FoundFinding
 from replica_audit.rows.outcomes import WrittenFile

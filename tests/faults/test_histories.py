@@ -19,7 +19,8 @@ from replica_audit.partition.findings.acknowledging import acknowledging
 from replica_audit.past.earlier_runs import earlier_runs
 from replica_audit.past.run import RunRow
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgement, Acknowledgements
-from replica_audit.rows import FINDINGS, OUTCOMES
+from replica_audit.rows import FINDINGS
+from replica_audit.rows.arrow import OUTCOMES, schema_of
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.findings import CheckedPartition, FoundFinding
 
@@ -152,10 +153,12 @@ def test_any_history(spark: SparkSession, seed: int) -> None:
             made += outcomes(cluster, seen, acknowledged[cluster])
             expected += model.night(run, on, cluster, topics, seen)
         frame = spark.createDataFrame(pa.Table.from_pylist(made, schema=OUTCOME), spark_schema(OUTCOME))
-        kept = pa.Table.from_pylist(written, schema=FINDINGS.arrow)
+        kept = pa.Table.from_pylist(written, schema=schema_of(FINDINGS))
         before = [one for one in earlier_runs(runs, run) if one.cluster_id in clusters]
         history = (
-            findings_of.latest_before(spark.createDataFrame(kept, spark_schema(FINDINGS.arrow)), before, topics=pattern) if before else None
+            findings_of.latest_before(spark.createDataFrame(kept, spark_schema(schema_of(FINDINGS))), before, topics=pattern)
+            if before
+            else None
         )
         rows = findings_of.with_history(findings_of.findings(frame), history, frame, run, acknowledged).toArrow().to_pylist()
         state = {id(row): row["acknowledgement"] and row["acknowledgement"]["state"] for row in rows}

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from replica_audit.rows import PARTITION_FINGERPRINTS, REPLICA_VERDICTS, SEGMENT_EPOCHS, Table
+from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.findings import ElectionChoice, FoundFinding
 from replica_audit.storage.warehouse import copying_tasks
@@ -27,10 +28,10 @@ def rows(table: Table, *keys: tuple[str, str, str, int]) -> pa.Table:
     """Rows of run, cluster, topic and partition."""
     found = []
     for run, cluster, topic, partition in keys:
-        row = {name: getattr(full_row(table.row), name, None) for name in table.arrow.names}  # type: ignore[arg-type]
+        row = {name: getattr(full_row(table.row), name, None) for name in table.names}  # type: ignore[arg-type]
         found.append(row | {"run_id": run, "cluster_id": cluster, "topic": topic, "partition": partition})
-    plain = [name for name, kind in zip(table.arrow.names, table.arrow.types, strict=True) if not pa.types.is_nested(kind)]
-    return pa.Table.from_pylist([{name: row[name] for name in plain} for row in found], schema=table.arrow)
+    plain = [name for name, kind in zip(table.names, schema_of(table).types, strict=True) if not pa.types.is_nested(kind)]
+    return pa.Table.from_pylist([{name: row[name] for name in plain} for row in found], schema=schema_of(table))
 
 
 def copied(tmp_path: Path, table: Table, source: pa.Table, *gone: tuple[str, str, int]) -> pa.Table:
@@ -40,7 +41,7 @@ def copied(tmp_path: Path, table: Table, source: pa.Table, *gone: tuple[str, str
     batch = pa.RecordBatch.from_pylist([{"table": table.name, "path": str(tmp_path / "source.parquet")}])
     made = copying_tasks.copied(iter([batch]), {table.name: str(place)}, RUNS, "now", frozenset(gone))
     files = [row["file"] for one in made for row in one.to_pylist()]
-    read = pa.concat_tables([pq.read_table(place / file["path"]) for file in files]) if files else table.arrow.empty_table()
+    read = pa.concat_tables([pq.read_table(place / file["path"]) for file in files]) if files else schema_of(table).empty_table()
     assert sum(file["rows"] for file in files) == read.num_rows
     return read
 
@@ -66,7 +67,7 @@ def test_rows_of_the_runs_are_copied_with_another_id(tmp_path: Path, table: Tabl
         ("now", "A", "orders", 0),
     ]
     expected = source.take([0, 2, 5, 6])
-    for name in table.arrow.names[1:]:
+    for name in table.names[1:]:
         assert found[name].to_pylist() == expected[name].to_pylist(), name
 
 
@@ -83,16 +84,16 @@ def test_everything_is_gone(tmp_path: Path) -> None:
 def test_nested_columns_come_along(tmp_path: Path) -> None:
     """A file of Spark's names the items of lists `element`, and its fields may be null."""
     table = REPLICA_VERDICTS
-    nested = [name for name, kind in zip(table.arrow.names, table.arrow.types, strict=True) if pa.types.is_list(kind)]
+    nested = [name for name, kind in zip(table.names, schema_of(table).types, strict=True) if pa.types.is_list(kind)]
     assert nested
     source = rows(table, ("before", "A", "orders", 0))
     for name in nested:
-        kind = table.arrow.field(name).type
+        kind = schema_of(table).field(name).type
         as_spark = pa.list_(pa.field("element", kind.value_type))
         place = source.schema.get_field_index(name)
         source = source.set_column(place, pa.field(name, as_spark), pa.array([[]], as_spark))
     found = copied(tmp_path, table, source)
-    assert found.schema.field(nested[0]).type == table.arrow.field(nested[0]).type
+    assert found.schema.field(nested[0]).type == schema_of(table).field(nested[0]).type
     assert found[nested[0]].to_pylist() == [[]]
 
 
@@ -110,11 +111,11 @@ def test_findings_of_an_unchanged_partition_come_along(tmp_path: Path) -> None:
     table = PARTITION_FINGERPRINTS
     candidate = as_dict(full_row(ElectionChoice))
     found = as_dict(full_row(FoundFinding)) | {"candidates": [candidate]}
-    row = {name: None for name in table.arrow.names} | {"run_id": "before", "cluster_id": "A", "topic": "orders", "partition": 0}
+    row = {name: None for name in table.names} | {"run_id": "before", "cluster_id": "A", "topic": "orders", "partition": 0}
     row |= {"row_counts": [1], "verdicts": [], "input_errors": [], "found": [found], "checked": []}
-    schema = pa.schema([pa.field(one.name, _as_spark_writes(one.type)) for one in table.arrow])
+    schema = pa.schema([pa.field(one.name, _as_spark_writes(one.type)) for one in schema_of(table)])
     made = copied(tmp_path, table, pa.Table.from_pylist([row], schema=schema))
-    assert made.schema.equals(table.arrow)
+    assert made.schema.equals(schema_of(table))
     (kept,) = made.to_pylist()
     assert kept["found"][0]["candidates"] == [candidate]
     assert kept["run_id"] == "now"

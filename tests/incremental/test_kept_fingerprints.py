@@ -9,10 +9,11 @@ import pytest
 
 from replica_audit.engine.arrow import spark_schema
 from replica_audit.engine.spark_unchanged import fingerprint_rows
-from replica_audit.rows import COUNTED, OUTCOMES
+from replica_audit.formats.shapes import FINGERPRINTS
+from replica_audit.rows import COUNTED
+from replica_audit.rows.arrow import OUTCOMES
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.findings import CheckedPartition, FoundFinding
-from replica_audit.rows.fingerprints import FINGERPRINTS
 from replica_audit.rows.runs import ReportedProblem
 from tests.rows.values import full_row
 

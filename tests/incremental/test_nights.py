@@ -56,7 +56,7 @@ def rows_of(warehouse: Path, run_id: str) -> dict[str, Counter[str]]:
     for table in TABLES:
         arrow: pa.Table | None = tables.arrow(table.name, run_id=run_id)
         rows = [] if arrow is None else arrow.to_pylist()
-        names = [name for name in table.arrow.names if table is not AUDIT_RUNS or name not in left_out]
+        names = [name for name in table.names if table is not AUDIT_RUNS or name not in left_out]
         found[table.name] = Counter(json.dumps({name: row[name] for name in names}, default=str, sort_keys=True) for row in rows)
     return found
 

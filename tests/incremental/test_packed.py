@@ -17,7 +17,7 @@ from replica_audit.formats.shapes import INVENTORY, LOOKED, MOVED
 from replica_audit.formats.values import metadata_row
 from replica_audit.model import Appearance, Election, PartitionLook, PartitionMetadata
 from replica_audit.rows import REPLICA_LOGS
-from replica_audit.rows.columns import INT, STRING, struct
+from replica_audit.rows.arrow import INT, STRING, schema_of, struct
 from replica_audit.rows.packed_rows import PACKS, by_pack, pack_of, packed, unpacked
 from replica_audit.rows.replicas import ReplicaLog
 from replica_audit.stages.inventory import Listing
@@ -69,8 +69,8 @@ def test_a_look_that_no_column_holds_is_told_and_the_others_go_on() -> None:
 
 
 def log(partition: int, broker: int, directory: str = "orders") -> Row:
-    row = {name: getattr(full_row(ReplicaLog), name) for name in REPLICA_LOGS.arrow.names[1:] if hasattr(ReplicaLog, name)}
-    plain = {field.name for field in REPLICA_LOGS.arrow if not pa.types.is_nested(field.type)}
+    row = {name: getattr(full_row(ReplicaLog), name) for name in REPLICA_LOGS.names[1:] if hasattr(ReplicaLog, name)}
+    plain = {field.name for field in schema_of(REPLICA_LOGS) if not pa.types.is_nested(field.type)}
     keys = {"cluster_id": "c", "topic": "orders", "partition": partition, "broker_id": broker, "directory": f"{directory}-{partition}"}
     return {name: value for name, value in row.items() if name in plain} | keys | {"log_dir": "/data"}
 
@@ -81,7 +81,7 @@ def looked(broker: int, *looks: PartitionLook) -> list[Row]:
 
 
 def test_each_replica_gets_its_own_moments() -> None:
-    schema = pa.schema(list(REPLICA_LOGS.arrow)[1:])
+    schema = pa.schema(list(schema_of(REPLICA_LOGS))[1:])
     rows = [log(0, 1), log(0, 2), log(1, 1), log(2, 1)]
     logs = [row for batch in packed_logs(iter([pa.RecordBatch.from_pylist(rows, schema=schema)])) for row in batch.to_pylist()]
     looks = [

@@ -38,6 +38,7 @@ from replica_audit.rows import (
     TRUNCATION_POINTS,
     Table,
 )
+from replica_audit.rows.arrow import schema_of
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from tests.support import in_process
 
@@ -70,7 +71,7 @@ def read(warehouse: Path, table: Table, **equal: object) -> list[Row]:
 
 def as_in(table: Table, rows: list[Row]) -> list[Row]:
     """Rows as they come back from a table."""
-    columns = pa.schema([field.with_nullable(True) for field in table.arrow if field.name not in ("run_id", "cluster_id")])
+    columns = pa.schema([field.with_nullable(True) for field in schema_of(table) if field.name not in ("run_id", "cluster_id")])
     return pa.Table.from_pylist(rows, schema=columns).to_pylist()
 
 

@@ -18,7 +18,8 @@ from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.report.text import plain_text as text
 from replica_audit.report.text.json_report import json_pieces
-from replica_audit.rows import FINDINGS, FOUND, WHAT_IF_LEADERS
+from replica_audit.rows import FINDINGS, WHAT_IF_LEADERS
+from replica_audit.rows.arrow import FOUND, schema_of
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from tests.jobs.test_audit import SAMPLE, read, run
@@ -38,7 +39,7 @@ def _as_of_old(warehouse: Path) -> None:
     """Make the table of findings one of an older version: without the facts, with a constraint that knows three statuses."""
     rows = DeltaTable(str(warehouse / "findings")).to_pyarrow_table()
     shutil.rmtree(warehouse / "findings")
-    schema = pa.schema([pa.field(column.name, column.type, column.nullable) for column in FINDINGS.columns[:12]])
+    schema = pa.schema(list(schema_of(FINDINGS))[:12])
     write_deltalake(str(warehouse / "findings"), rows.select(schema.names).cast(schema))
     DeltaTable(str(warehouse / "findings")).alter.add_constraint({"known_status": OLD_STATUSES})
 

@@ -18,7 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from replica_audit.config import Settings
-from replica_audit.rows import AUDITED, INPUT_ERRORS, OF_PARTITIONS
+from replica_audit.rows import INPUT_ERRORS, OF_PARTITIONS
+from replica_audit.rows.arrow import AUDITED
 from replica_audit.rows.checks import checker
 from tests.collect.collections import collect_broker
 from tests.mutation.mutators import ANY, BINARY, common, mutated

@@ -83,7 +83,7 @@ def test_a_method_gives_the_tables_rows_of_the_run(nights: Path, full: Run, meth
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_any_table_can_be_had_by_its_name(nights: Path, full: Run, table: Any) -> None:
     frame = full.table(table.name)
-    assert list(frame.columns) == list(table.arrow.names)
+    assert list(frame.columns) == list(table.names)
     assert comparable(frame.to_dict("records")) == comparable(rows(nights, table.name, run_id=RUNS[1]))
 
 

@@ -19,6 +19,7 @@ from replica_audit.protocol.cluster.metadata_image import METADATA_LOG
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.rows import LEADER_EPOCHS, REPLICA_ROLES, Table
+from replica_audit.rows.arrow import type_of
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.pairs import ReplicaVerdict
 from tests.protocol.logs import replica
@@ -62,7 +63,7 @@ def typed(rows: Sequence[Row], table: Table) -> Sequence[Row]:
         assert [*row] == [column.name for column in table.columns if column.name not in OF_THE_RUN]
     for column in table.columns:
         if column.name not in OF_THE_RUN:
-            values = pa.array([row[column.name] for row in rows], type=column.type)
+            values = pa.array([row[column.name] for row in rows], type=type_of(column.hint))
             assert column.nullable or not values.null_count, column.name
     return rows
 

@@ -23,6 +23,7 @@ from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import DueElection, DueFacts, DuePartitions, due_of
 from replica_audit.report.facts.run_report import Electable
 from replica_audit.rows import AUDIT_RUNS, CONSUMER_IMPACTS, FINDINGS, OPEN_TRANSACTIONS, REPLICA_VERDICTS, Table
+from replica_audit.rows.arrow import schema_of
 from replica_audit.storage.warehouse.memory import MemoryTables
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -43,7 +44,7 @@ def test_counted_is_what_is_read_of_real_clusters(root: str) -> None:
 
 def _table(table: Table, rows: list[dict[str, Any]]) -> pa.Table:
     """All columns; what is not given is null."""
-    schema = pa.schema([field.with_nullable(True) for field in table.arrow])
+    schema = pa.schema([field.with_nullable(True) for field in schema_of(table)])
     return pa.Table.from_pylist([{name: (KEYS | row).get(name) for name in schema.names} for row in rows], schema=schema)
 
 
@@ -165,7 +166,7 @@ def test_what_is_left_out_is_as_if_it_were_not_there(
 ) -> None:
     known = pa.Table.from_pylist(
         [{"cluster_id": "c"} | place for place in apart],
-        schema=pa.schema([FINDINGS.arrow.field(name) for name in ("cluster_id", "topic", "partition")]),
+        schema=pa.schema([schema_of(FINDINGS).field(name) for name in ("cluster_id", "topic", "partition")]),
     )
     places = {(place["topic"], place["partition"]) for place in apart}
     rows = {"replica_verdicts": verdicts, "findings": offline, "consumer_impacts": groups}

@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from replica_audit.rows import AUDITED, INPUT_ERRORS
+from replica_audit.rows import INPUT_ERRORS
+from replica_audit.rows.arrow import AUDITED, array_of, batch_of, list_array_of, struct_of
 from replica_audit.rows.audited import AuditedPartition
-from replica_audit.rows.columns import Table, struct_of
-from replica_audit.rows.encoding import RowMismatchError, array_of, as_dict, batch_of, list_array_of, row_of, with_columns_of
+from replica_audit.rows.columns import Table
+from replica_audit.rows.encoding import RowMismatchError, as_dict, row_of, with_columns_of
 from replica_audit.rows.findings import CheckedPartition, RunFinding
 from replica_audit.rows.pair_structs import EvidenceFact, ExchangeRound
 from replica_audit.rows.pairs import EPOCH_END_OFFSETS, TRUNCATION_POINTS, EpochEndOffset, ReplicaVerdict, TruncationPoint
@@ -60,7 +61,7 @@ def test_a_missing_column_is_refused() -> None:
 
 def test_a_row_of_the_driver_has_the_columns_of_its_table() -> None:
     keys = {"run_id": "r", "cluster_id": "c", "path": "p", "kind": "k", "code": "c", "detail": "d", "remedy": "r"}
-    assert with_columns_of(INPUT_ERRORS, keys) == dict.fromkeys(INPUT_ERRORS.arrow.names) | keys
+    assert with_columns_of(INPUT_ERRORS, keys) == dict.fromkeys(INPUT_ERRORS.names) | keys
     with pytest.raises(RowMismatchError, match=r"unknown columns \['broker'\]"):
         with_columns_of(INPUT_ERRORS, keys | {"broker": 1})
     with pytest.raises(RowMismatchError, match=r"missing columns \['code'\]"):

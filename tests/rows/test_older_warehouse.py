@@ -16,6 +16,7 @@ from replica_audit import cli
 from replica_audit.config import Settings
 from replica_audit.past.run import PastRun
 from replica_audit.rows import AUDIT_RUNS, FINDINGS, TABLES, Table
+from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.encoding import row_of
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from tests.support.warehouse import STARTED, write_warehouse
@@ -54,11 +55,11 @@ def _is_wider(then: pa.DataType, now: pa.DataType) -> bool:
 @pytest.mark.parametrize("table", [table for table in TABLES if table.name not in NEW], ids=lambda table: table.name)
 def test_its_rows_are_rows_of_the_classes(older: Path, table: Table) -> None:
     stored = DeltaTable(str(older / table.name)).to_pyarrow_table()
-    assert set(stored.column_names) <= set(table.arrow.names), "no column was ever taken away"
+    assert set(stored.column_names) <= set(table.names), "no column was ever taken away"
     for name in stored.column_names:
-        then, now = stored.schema.field(name).type, table.arrow.field(name).type
+        then, now = stored.schema.field(name).type, schema_of(table).field(name).type
         assert then == now or _is_wider(then, now), name
-    found = PastRun(WarehouseTables(str(older)), "older").read(table, table.arrow.names).to_pylist()
+    found = PastRun(WarehouseTables(str(older)), "older").read(table, table.names).to_pylist()
     keys = () if table in (FINDINGS, AUDIT_RUNS) else ("run_id", "cluster_id")
     assert table.row is not None
     rows = [row_of(table.row, {name: value for name, value in row.items() if name not in keys}) for row in found]
@@ -68,7 +69,7 @@ def test_its_rows_are_rows_of_the_classes(older: Path, table: Table) -> None:
 @pytest.mark.parametrize("table", [table for table in TABLES if table.name in NEW], ids=lambda table: table.name)
 def test_a_table_that_it_lacks_is_empty(older: Path, table: Table) -> None:
     assert not (older / table.name).exists()
-    assert not len(PastRun(WarehouseTables(str(older)), "older").read(table, table.arrow.names))
+    assert not len(PastRun(WarehouseTables(str(older)), "older").read(table, table.names))
 
 
 def test_its_report_is_told(older: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,8 +92,8 @@ def test_what_its_findings_lack_is_null(older: Path, left: int) -> None:
     stored = DeltaTable(str(older / "findings")).to_pyarrow_table()
     shutil.rmtree(older / "findings")
     write_deltalake(str(older / "findings"), pa.table(stored.select(stored.column_names[:left])))
-    read = PastRun(WarehouseTables(str(older)), "older").read(FINDINGS, FINDINGS.arrow.names)
-    assert all(read[name].null_count == len(read) for name in FINDINGS.arrow.names[left:])
+    read = PastRun(WarehouseTables(str(older)), "older").read(FINDINGS, FINDINGS.names)
+    assert all(read[name].null_count == len(read) for name in FINDINGS.names[left:])
     assert FINDINGS.row is not None
     rows = [row_of(FINDINGS.row, row, of_any_version=True) for row in read.to_pylist()]
     assert rows

@@ -16,17 +16,18 @@ import pyarrow as pa
 import pytest
 
 from replica_audit import rows
-from replica_audit.rows import AUDITED, INPUT_ERRORS, OF_PARTITIONS, TABLES, Table
+from replica_audit.rows import INPUT_ERRORS, OF_PARTITIONS, TABLES, Table
+from replica_audit.rows.arrow import AUDITED, array_of, schema_of, struct_of
 from replica_audit.rows.audited import AuditedPartition
-from replica_audit.rows.columns import KEYS, RunKeys, columns_of
-from replica_audit.rows.encoding import array_of, as_dict, row_of
+from replica_audit.rows.columns import KEYS, RunKeys, Width, columns_of
+from replica_audit.rows.encoding import as_dict, row_of
 from replica_audit.rows.findings import CheckedPartition, FoundFinding
 from replica_audit.storage.warehouse.tables import definition
 from tests.rows.values import full_row
 
 DOCS = (Path(__file__).resolve().parents[2] / "docs" / "tables.md").read_text(encoding="utf-8")
 SQL = {str: "string", bool: "boolean", datetime: "timestamp", date: "date"}
-WIDTHS: dict[Any, str] = {pa.int32(): "int", pa.int64(): "bigint"}
+WIDTHS = {Width.INT: "int", Width.BIGINT: "bigint"}
 
 
 def sql_type(annotation: Any) -> tuple[str, bool]:
@@ -40,7 +41,7 @@ def sql_type(annotation: Any) -> tuple[str, bool]:
         else:
             annotation, nullable = get_args(annotation)[0], True
     if annotation is int:
-        return next(WIDTHS[one] for one in told if isinstance(one, pa.DataType)), nullable
+        return next(WIDTHS[one] for one in told if isinstance(one, Width)), nullable
     if get_origin(annotation) is tuple:
         return f"array<{sql_type(get_args(annotation)[0])[0]}>", nullable
     if get_origin(annotation) is Mapping:
@@ -77,8 +78,8 @@ def test_the_class_is_frozen_slotted_and_has_nothing_but_columns(table: Table) -
 
 
 def test_arrow_has_the_columns_of_the_class(table: Table) -> None:
-    assert list(declared(table)) == table.arrow.names
-    for field in table.arrow:
+    assert list(declared(table)) == table.names
+    for field in schema_of(table):
         assert field.nullable == declared(table)[field.name][1], field.name
 
 
@@ -107,7 +108,7 @@ def test_a_full_row_comes_back(table: Table) -> None:
     row: Any = table.row
     made = full_row(row)
     own = {one.name for one in dataclasses.fields(row)}
-    kind = pa.struct([field for field in table.arrow if field.name in own])
+    kind = pa.struct([field for field in schema_of(table) if field.name in own])
     array: Any = array_of(row, [made], kind)
     (back,) = array.to_pylist()
     assert row_of(row, back) == made
@@ -132,7 +133,7 @@ def test_no_two_row_classes_have_a_name() -> None:
 def test_a_number_has_to_say_how_wide_it_is() -> None:
     unknown: Any = dataclasses.make_dataclass("Unknown", [("offset", int)])
     with pytest.raises(TypeError, match="not a column type"):
-        columns_of(unknown)
+        struct_of(unknown)
 
 
 def test_the_runs_keys_come_first() -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from replica_audit.rows.columns import struct_of
+from replica_audit.rows.arrow import struct_of
 from replica_audit.rows.encoding import row_of
 
 RowT = TypeVar("RowT")

@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 
 from replica_audit.engine.arrow import spark_schema
 from replica_audit.errors import UsageError
-from replica_audit.rows import CONTENT_WINDOWS, OF_PARTITIONS, OUTCOMES, TRUNCATION_POINTS
+from replica_audit.rows import CONTENT_WINDOWS, OF_PARTITIONS, TRUNCATION_POINTS
+from replica_audit.rows.arrow import OUTCOMES, schema_of
 from replica_audit.rows.audited import AuditedPartition
 from replica_audit.rows.outcomes import WrittenFile
 from replica_audit.rows.pairs import TruncationPoint
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POINT = full_row(TruncationPoint)
-WINDOWS = pa.schema(list(CONTENT_WINDOWS.arrow)[1:])
+WINDOWS = pa.schema(list(schema_of(CONTENT_WINDOWS))[1:])
 
 
 def windows(*partitions: int, topic: str = "orders") -> pa.RecordBatch:
@@ -48,7 +49,7 @@ def test_a_file_holds_the_rows_in_their_order_with_the_run(tmp_path: Path, monke
     (file,) = written(tmp_path, windows(3, 1), windows(2))
     found = pq.ParquetFile(tmp_path / file.path)
     assert found.metadata.num_row_groups == 2
-    assert found.schema_arrow.equals(CONTENT_WINDOWS.arrow)
+    assert found.schema_arrow.equals(schema_of(CONTENT_WINDOWS))
     assert [(row["run_id"], row["partition"]) for row in found.read().to_pylist()] == [("one", 3), ("one", 1), ("one", 2)]
     assert (file.rows, file.size_bytes) == (3, (tmp_path / file.path).stat().st_size)
     said = json.loads(file.statistics)
@@ -111,7 +112,7 @@ class TestInDelta:
         files = written(place / CONTENT_WINDOWS.name, rows, run_id="files")
         warehouse.write_run(CONTENT_WINDOWS, files, "files", replace=False, fence=1)
         frame = warehouse.frame(CONTENT_WINDOWS, [{"run_id": "files", **row} for row in rows.to_pylist()])
-        frame = frame.selectExpr("'spark' AS run_id", *CONTENT_WINDOWS.arrow.names[1:]).coalesce(1)
+        frame = frame.selectExpr("'spark' AS run_id", *CONTENT_WINDOWS.names[1:]).coalesce(1)
         warehouse.write_run(CONTENT_WINDOWS, frame, "spark", replace=False, fence=1)
         (ours,), (deltas,) = added(place, "files"), added(place, "spark")
         for name, value in deltas.items():
@@ -153,8 +154,8 @@ class TestInDelta:
 
     def test_a_table_that_lost_a_column_meanwhile_takes_nothing(self, spark: SparkSession, tmp_path: Path) -> None:
         warehouse = DeltaWarehouse(spark, str(tmp_path))
-        lacking = [f for f in spark_schema(CONTENT_WINDOWS.arrow) if f.name != "digest"]
-        spark.createDataFrame([], type(spark_schema(CONTENT_WINDOWS.arrow))(lacking)).write.format("delta").save(
+        lacking = [f for f in spark_schema(schema_of(CONTENT_WINDOWS)) if f.name != "digest"]
+        spark.createDataFrame([], type(spark_schema(schema_of(CONTENT_WINDOWS)))(lacking)).write.format("delta").save(
             warehouse.path(CONTENT_WINDOWS)
         )
         assert warehouse.places_of_files([CONTENT_WINDOWS]) == {}

@@ -16,6 +16,7 @@ from replica_audit.config import Settings
 from replica_audit.partition.findings.statuses import history_row
 from replica_audit.report.facts.exit_code import exit_code
 from replica_audit.rows import AUDIT_RUNS, FINDINGS, OF_PARTITIONS, TABLES, Table
+from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.encoding import as_dict, row_of
 from replica_audit.rows.findings import CheckedPartition, FoundFinding, RunFinding
 from replica_audit.storage.inputs.sources import discover
@@ -68,14 +69,14 @@ def write_rows(warehouse: Path, tables: Mapping[str, Sequence[Row]]) -> None:
     """Append rows, keys and all, to the tables of these names; what a row leaves out is null."""
     for table in TABLES:
         if table.name in tables:
-            rows = pa.Table.from_pylist([_arrow_row(table, row) for row in tables[table.name]], schema=table.arrow)
+            rows = pa.Table.from_pylist([_arrow_row(table, row) for row in tables[table.name]], schema=schema_of(table))
             made_with = {CHANGE_FEED: "true"} if table.has_change_feed else None
             write_deltalake(str(warehouse / table.name), rows, mode="append", schema_mode="merge", configuration=made_with)
 
 
 def _arrow_row(table: Table, row: Row) -> Row:
     """Maps as Arrow wants them, as pairs."""
-    values = {name: row.get(name) for name in table.arrow.names}
+    values = {name: row.get(name) for name in table.names}
     return {name: list(value.items()) if isinstance(value, dict) else value for name, value in values.items()}
 
 

@@ -16,8 +16,9 @@ from replica_audit.formats.values import Row
 from replica_audit.partition.findings.statuses import history_row
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.confirmation import Status
-from replica_audit.rows import CHECKED, FINDINGS, FOUND
-from replica_audit.rows.encoding import batch_of, row_of
+from replica_audit.rows import FINDINGS
+from replica_audit.rows.arrow import CHECKED, FOUND, batch_of, schema_of
+from replica_audit.rows.encoding import row_of
 from replica_audit.rows.findings import CheckedPartition, FoundFinding, RunFinding
 from replica_audit.stages.mapping import MapInArrow, mapped
 from replica_audit.stages.topics import topic_filter
@@ -73,7 +74,7 @@ def with_history(
         The columns of the table `findings`, as `history_row` makes them.
     """
     names = [column.name for column in FINDINGS.columns]
-    types = spark_schema(FINDINGS.arrow)
+    types = spark_schema(schema_of(FINDINGS))
     if before is None:
         return current.mapInArrow(_mapped(partial(_new, run_id=run_id)), types)
     # the table may have been made by an older version
@@ -89,7 +90,7 @@ def with_history(
 
 
 def _mapped(function: Callable[[Row], Iterator[RunFinding]]) -> MapInArrow:
-    return mapped(function, partial(batch_of, RunFinding, schema=FINDINGS.arrow))
+    return mapped(function, partial(batch_of, RunFinding, schema=schema_of(FINDINGS)))
 
 
 def _new(row: Row, run_id: str) -> Iterator[RunFinding]:

@@ -31,7 +31,8 @@ from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_fa
 from replica_audit.progress import Stage
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
-from replica_audit.rows import AUDITED, INPUT_ERRORS
+from replica_audit.rows import INPUT_ERRORS
+from replica_audit.rows.arrow import AUDITED
 from replica_audit.stages.commits import list_commits
 from replica_audit.stages.inventory import SOURCE_COLUMNS, Listing, list_source
 from replica_audit.stages.judged import judged

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from replica_audit.formats.shapes import MOVED
 from replica_audit.rows import REPLICA_LOGS, Table
+from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.packed_rows import by_pack, pack_of, packed, unpacked
 
 # the columns that change though nothing happened, and the moments of a look that they show
@@ -27,7 +28,7 @@ def rows_of_table(table: Table, rows: pa.RecordBatch) -> pa.RecordBatch:
 
     Spark names the items of lists otherwise, and has other units of time.
     """
-    columns = list(table.arrow)[1:]
+    columns = list(schema_of(table))[1:]
     return pa.RecordBatch.from_arrays([rows[field.name].cast(field.type) for field in columns], schema=pa.schema(columns))
 
 
@@ -79,7 +80,7 @@ def _moved(rows: pa.Table, moments: pa.Table) -> pa.Table:
 
 
 def _moments_of(looks: Sequence[Looks]) -> pa.Table:
-    types = {field.name: field.type for field in REPLICA_LOGS.arrow}
+    types = {field.name: field.type for field in schema_of(REPLICA_LOGS)}
     schema = pa.schema([(name, types[name]) for name in (*_REPLICA, *_MOMENTS)])
     found = []
     for cluster, broker, batch in looks:

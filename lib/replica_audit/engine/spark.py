@@ -22,9 +22,9 @@ from replica_audit.formats.values import Row, log_directory, metadata_copy
 from replica_audit.model import LogDirectory, LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.protocol.comparison.compare_mode import CompareMode
-from replica_audit.rows import AUDITED, COUNTED, OUTCOMES
+from replica_audit.rows import COUNTED
+from replica_audit.rows.arrow import AUDITED, INT, OUTCOMES, STRING, struct
 from replica_audit.rows.audited import AuditedPartition
-from replica_audit.rows.columns import INT, STRING, struct
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.outcomes import WrittenFile
 from replica_audit.stages.commits import KEYS, list_commits

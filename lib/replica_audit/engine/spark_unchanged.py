@@ -14,11 +14,12 @@ from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import pack, spark_schema
 from replica_audit.engine.moved_logs import packed_logs, with_moments
-from replica_audit.formats.shapes import INVENTORY, MOVED, SEEN
+from replica_audit.formats.shapes import FINGERPRINTS, INVENTORY, MOVED, SEEN
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.fingerprint import ClusterIdentity
-from replica_audit.rows import COUNTED, OUTCOMES, PARTITION_FINGERPRINTS, REPLICA_LOGS
-from replica_audit.rows.fingerprints import FINGERPRINTS, NEVER_IF_COLLECTED, NEVER_TAKEN_OVER, NEVER_WITH_PROBLEMS, QUIET_TABLES
+from replica_audit.rows import COUNTED, PARTITION_FINGERPRINTS, REPLICA_LOGS
+from replica_audit.rows.arrow import OUTCOMES, schema_of
+from replica_audit.rows.fingerprints import NEVER_IF_COLLECTED, NEVER_TAKEN_OVER, NEVER_WITH_PROBLEMS, QUIET_TABLES
 from replica_audit.rows.packed_rows import PACKS
 from replica_audit.stages.commits import KEYS
 from replica_audit.stages.fingerprints import compared
@@ -129,7 +130,7 @@ def taken_over(rows: DataFrame, gone: DataFrame, looks: DataFrame | None = None)
     kept = rows.drop("run_id").join(F.broadcast(gone), on=list(KEYS), how="left_anti")
     if looks is None:
         return kept
-    schema = spark_schema(pa.schema(list(REPLICA_LOGS.arrow)[1:]))
+    schema = spark_schema(pa.schema(list(schema_of(REPLICA_LOGS))[1:]))
     return meeting(kept.mapInArrow(packed_logs, spark_schema(MOVED)), looks).mapInArrow(with_moments, schema)
 
 

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from replica_audit.engine.arrow import spark_schema
 from replica_audit.formats.values import Row
 from replica_audit.protocol.verdict.acknowledgement import AckState
-from replica_audit.rows import COUNTED, FOUND, OUTCOMES
-from replica_audit.rows.columns import BIGINT, STRING
+from replica_audit.rows import COUNTED
+from replica_audit.rows.arrow import BIGINT, FOUND, OUTCOMES, STRING
 from replica_audit.rows.encoding import row_of
 from replica_audit.rows.outcomes import WrittenFile
 

@@ -31,7 +31,8 @@ from replica_audit.model import (
 )
 from replica_audit.protocol.cluster.log_events import LogEvent
 from replica_audit.protocol.comparison.compaction import ComparedLogs, KeptLog, KeyRecord
-from replica_audit.rows.columns import BIGINT, BOOLEAN, INT, STRING, Hint, struct
+from replica_audit.rows.arrow import BIGINT, BOOLEAN, INT, STRING, struct
+from replica_audit.rows.columns import Hint
 
 _EPOCHS_AND_IDS = frozenset(
     {
@@ -186,6 +187,14 @@ SEEN = pa.schema(
         pa.field("looks", pa.binary()),
         pa.field("commit", COMMITTED_OFFSET),
         pa.field("before", struct(fingerprint=STRING, quiet_fingerprint=STRING)),
+    ]
+)
+# how a partition looks before it is audited, and what it is against an earlier run
+FINGERPRINTS = pa.schema(
+    [
+        *struct(cluster_id=STRING, topic=STRING, partition=INT, fingerprint=STRING, quiet_fingerprint=STRING, since_last_run=STRING),
+        pa.field("broker_ids", pa.list_(INT)),  # those that have a replica of it; null of an unchanged one
+        pa.field("is_collected", BOOLEAN),  # whether any replica of it is from a collection
     ]
 )
 # a broker's rows of the shape LOOKED, or rows of `replica_logs` of an earlier run, as one value

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from replica_audit.errors import UsageError
 from replica_audit.rows import TABLES, Table
+from replica_audit.rows.arrow import schema_of
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 
 if TYPE_CHECKING:
@@ -67,9 +68,9 @@ def frame(place: FrameSource, name: str, spark: SparkSession | None, equal: dict
         UsageError: there is no such table or column, or it cannot be read.
     """
     table = known_table(name)
-    missing = [column for column in equal if column not in table.arrow.names]
+    missing = [column for column in equal if column not in table.names]
     if missing:
-        raise UsageError(f"table {name} has no column {missing[0]}; it has: {', '.join(table.arrow.names)}")
+        raise UsageError(f"table {name} has no column {missing[0]}; it has: {', '.join(table.names)}")
     session = spark or place.spark
     return pandas_frame(place.tables, table, equal) if session is None else _spark_frame(session, place.tables, table, equal)
 
@@ -87,7 +88,7 @@ def known_table(name: str) -> Table:
 
 def pandas_frame(tables: ArrowTables, table: Table, equal: dict[str, Value]) -> pd.DataFrame:
     """The rows as pandas; a table that the warehouse does not have has none."""
-    return to_pandas(tables.columns(table.name, table.arrow, **equal))
+    return to_pandas(tables.columns(table.name, schema_of(table), **equal))
 
 
 def to_pandas(rows: pa.Table) -> pd.DataFrame:

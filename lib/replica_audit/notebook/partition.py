@@ -24,10 +24,11 @@ from replica_audit.report.facts.explanation import Explained, Explanation, expla
 from replica_audit.report.facts.question import Question
 from replica_audit.report.text import explanation_text
 from replica_audit.rows import AUDIT_RUNS
+from replica_audit.rows.arrow import schema_of
 from replica_audit.storage.inputs.replica_files import replica_files
 
 _CURRENT = "current"
-_INPUTS = pa.schema([AUDIT_RUNS.arrow.field("inputs")])
+_INPUTS = pa.schema([schema_of(AUDIT_RUNS).field("inputs")])
 
 
 class Partition:

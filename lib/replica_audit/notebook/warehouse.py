@@ -22,6 +22,7 @@ from replica_audit.notebook.run import Run
 from replica_audit.report.facts import question
 from replica_audit.report.facts.explained_rows import NOTHING_READ
 from replica_audit.rows import AUDIT_RUNS, REPLICA_VERDICTS, TABLES
+from replica_audit.rows.arrow import schema_of
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.words import count
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _OLDER = "removed_below_high_watermark"  # what had been committed, in runs that knew no other evidence
-_CUTS = pa.schema([REPLICA_VERDICTS.arrow.field(name) for name in ("run_id", "removed_records", "removed_committed", _OLDER)])
+_CUTS = pa.schema([schema_of(REPLICA_VERDICTS).field(name) for name in ("run_id", "removed_records", "removed_committed", _OLDER)])
 
 
 def open_warehouse(location: str = "warehouse", *, spark: SparkSession | None = None) -> Warehouse:

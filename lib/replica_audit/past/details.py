@@ -21,6 +21,7 @@ from replica_audit.report.facts.run_report import Finding, ReplicaFinding
 from replica_audit.report.facts.worst_first import SEVERITIES
 from replica_audit.report.page.page_data import Losses, PageData
 from replica_audit.rows import FINDINGS, REPLICA_VERDICTS
+from replica_audit.rows.arrow import schema_of
 
 _KEYS = ["cluster_id", "code", "topic", "partition", "broker_id"]
 _COLUMNS = [field.name for field in fields(ReplicaFinding) if field.name != "hanging"]  # Arrow joins no tables with nested columns
@@ -71,7 +72,7 @@ def _statuses(run: PastRun, findings: Sequence[Finding]) -> tuple[str, ...]:
     """The status of each finding."""
     if not findings:
         return ()
-    schema = pa.schema([FINDINGS.arrow.field(name).with_nullable(True) for name in _KEYS])
+    schema = pa.schema([schema_of(FINDINGS).field(name).with_nullable(True) for name in _KEYS])
     wanted = pa.Table.from_pylist(
         [
             {"cluster_id": f.cluster_id, "code": f.verdict, "topic": f.topic, "partition": f.partition, "broker_id": f.follower_id}

@@ -167,5 +167,5 @@ def _of(keys: Collection[PartitionKey], rows: tuple[Keyed, ...]) -> tuple[Keyed,
 
 
 def _rows(run: PastRun, table: Table, kind: type[Row], where: ds.Expression) -> tuple[Row, ...]:
-    present = [one.name for one in fields(kind) if one.name in table.arrow.names]
+    present = [one.name for one in fields(kind) if one.name in table.names]
     return run.tables.typed(table.name, run.read(table, present, where).to_pylist(), kind)

@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 from replica_audit.report.facts.explained_rows import ExplainedRun
 from replica_audit.report.facts.question import chosen_run
 from replica_audit.rows import Table
+from replica_audit.rows.arrow import schema_of
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 
 # what a column was called when nothing but checkpointed high watermarks proved that offsets were committed; and when what is truncated
@@ -81,9 +82,9 @@ class PastRun:
 
     def read(self, table: Table, names: Sequence[str], where: ds.Expression | None = None) -> pa.Table:
         """Columns of the run's rows of a table; of an older run one that it lacks is what then stood for it, or null."""
-        older = {name: _STOOD_FOR[name] for name in names if name in _STOOD_FOR and _is_alike(table.arrow, name, _STOOD_FOR[name])}
+        older = {name: _STOOD_FOR[name] for name in names if name in _STOOD_FOR and _is_alike(schema_of(table), name, _STOOD_FOR[name])}
         wanted = [*names, *(name for name in sorted(set(older.values())) if name not in names)]
-        schema = pa.schema([table.arrow.field(name).with_nullable(True) for name in wanted])
+        schema = pa.schema([schema_of(table).field(name).with_nullable(True) for name in wanted])
         found = self.tables.columns(table.name, schema, where, run_id=self.run_id)
         for name, stood_for in older.items():
             filled: Any = pc.coalesce(found[name], found[stood_for])

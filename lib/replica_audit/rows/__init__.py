@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-
-from replica_audit.rows.columns import STRING, Column, Table, shape
+from replica_audit.rows.columns import Column, Table
 from replica_audit.rows.compaction import COMPACTION_DIFFERENCES
 from replica_audit.rows.damage import DAMAGED_BATCHES
-from replica_audit.rows.findings import CHECKED, FINDINGS, FOUND
+from replica_audit.rows.findings import FINDINGS
 from replica_audit.rows.fingerprints import PARTITION_FINGERPRINTS
 from replica_audit.rows.history import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS
-from replica_audit.rows.outcomes import outcomes_of
 from replica_audit.rows.pairs import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS
 from replica_audit.rows.record_differences import RECORD_DIFFERENCES
 from replica_audit.rows.replicas import (
@@ -53,27 +50,11 @@ KEPT_BY_PARTITION: tuple[Table, ...] = (*OF_PARTITIONS, PARTITION_FINGERPRINTS)
 TABLES: tuple[Table, ...] = (AUDIT_RUNS, INPUT_ERRORS, *OF_PARTITIONS, FINDINGS, PARTITION_FINGERPRINTS)
 
 
-def rows_of(table: Table) -> pa.StructType:
-    """A table's columns without `run_id` and `cluster_id`: what a stage makes before the run's keys are put in front."""
-    return shape(table.columns[2:])
-
-
-AUDITED = pa.schema(
-    [
-        ("cluster_id", STRING),
-        *((table.name, pa.list_(rows_of(table))) for table in (*OF_PARTITIONS, INPUT_ERRORS)),
-        ("found", pa.list_(FOUND)),
-        ("checked", pa.list_(CHECKED)),
-    ]
-)
-# the tables whose rows are counted before they are visible, and what else is known by then
+# the tables whose rows are counted before they are visible
 COUNTED: tuple[Table, ...] = (*OF_PARTITIONS, INPUT_ERRORS)
-OUTCOMES = outcomes_of(AUDITED, (INPUT_ERRORS.name, "found", "checked"))
 
 __all__ = [
-    "AUDITED",
     "AUDIT_RUNS",
-    "CHECKED",
     "COMPACTION_DIFFERENCES",
     "CONSUMER_IMPACTS",
     "CONTENT_WINDOWS",
@@ -82,7 +63,6 @@ __all__ = [
     "EPOCH_END_OFFSETS",
     "EPOCH_START_OFFSETS",
     "FINDINGS",
-    "FOUND",
     "FUTURE_REPLICAS",
     "INPUT_ERRORS",
     "KEPT_BY_PARTITION",
@@ -90,7 +70,6 @@ __all__ = [
     "LOGGED_INCIDENTS",
     "OF_PARTITIONS",
     "OPEN_TRANSACTIONS",
-    "OUTCOMES",
     "PARTITION_FINGERPRINTS",
     "RECORD_DIFFERENCES",
     "REPLICA_LOGS",
@@ -104,5 +83,4 @@ __all__ = [
     "WHAT_IF_RULES",
     "Column",
     "Table",
-    "rows_of",
 ]

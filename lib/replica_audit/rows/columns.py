@@ -1,64 +1,36 @@
 """What a table is made of, derived from the class of its rows.
 
 A field of a row class is a column: its name, its type, null where the annotation has `| None`, and the comment in `Annotated`. Offsets are
-bigint, epochs, ids and partitions int. `_offset` ends are exclusive (`end`, `log_end_offset`) unless named `last_`.
+bigint, epochs, ids and partitions int. `_offset` ends are exclusive (`end`, `log_end_offset`) unless named `last_`. Nothing here knows
+Arrow: `rows.arrow` maps a class to it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from enum import Enum, auto
 from functools import cache
 from types import MappingProxyType, NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
-
-import pyarrow as pa
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _T = TypeVar("_T")
-STRING, INT, BIGINT, BOOLEAN = pa.string(), pa.int32(), pa.int64(), pa.bool_()
-TIMESTAMP = pa.timestamp("us", tz="UTC")
-Int = Annotated[int, INT]
-Bigint = Annotated[int, BIGINT]
+
+
+class Width(Enum):
+    """How many bits a whole number has in its column."""
+
+    INT = auto()  # 32
+    BIGINT = auto()  # 64
+
+
+Int = Annotated[int, Width.INT]
+Bigint = Annotated[int, Width.BIGINT]
 NOT_NULL_KEPT = "keeps NOT NULL"  # in the annotation of a nested class: its fields are not nullable in Arrow either
-_PLAIN: Mapping[Any, pa.DataType] = {str: STRING, bool: BOOLEAN, datetime: TIMESTAMP, date: pa.date32()}
-
-
-class Column(NamedTuple):
-    """A column: name, Arrow type, comment, whether null is allowed."""
-
-    name: str
-    type: pa.DataType
-    comment: str
-    nullable: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """A Delta table. `constraints` maps a name to a CHECK expression; `cluster_by` names the clustering columns.
-
-    `row` is the class of its rows; where that has no `run_id` and `cluster_id`, they are put in front of its columns. `widened` names the
-    constraints that older versions have narrower: in their tables they are replaced. `has_change_feed`: Delta's Change Data Feed tells
-    consumers what each commit inserted and deleted.
-    """
-
-    name: str
-    grain: str
-    columns: tuple[Column, ...]
-    constraints: Mapping[str, str]
-    cluster_by: tuple[str, ...] = ("cluster_id",)
-    widened: tuple[str, ...] = ()
-    has_change_feed: bool = False
-    row: type[DataclassInstance] | None = field(default=None, compare=False)
-
-    @property
-    def arrow(self) -> pa.Schema:
-        """The columns as an Arrow schema."""
-        return pa.schema([pa.field(c.name, c.type, c.nullable) for c in self.columns])
 
 
 class Hint(NamedTuple):
@@ -84,6 +56,39 @@ class Hint(NamedTuple):
                 return cls(annotation, told, nullable)
 
 
+class Column(NamedTuple):
+    """A column: name, annotation, comment, whether null is allowed."""
+
+    name: str
+    hint: Hint
+    comment: str
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A Delta table. `constraints` maps a name to a CHECK expression; `cluster_by` names the clustering columns.
+
+    `row` is the class of its rows; where that has no `run_id` and `cluster_id`, they are put in front of its columns. `widened` names the
+    constraints that older versions have narrower: in their tables they are replaced. `has_change_feed`: Delta's Change Data Feed tells
+    consumers what each commit inserted and deleted.
+    """
+
+    name: str
+    grain: str
+    columns: tuple[Column, ...] = field(hash=False)
+    constraints: Mapping[str, str] = field(hash=False)
+    cluster_by: tuple[str, ...] = ("cluster_id",)
+    widened: tuple[str, ...] = ()
+    has_change_feed: bool = False
+    row: type[DataclassInstance] | None = field(default=None, compare=False)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [column.name for column in self.columns]
+
+
 @cache
 def hints_of(row: type) -> Mapping[str, Hint]:
     """The fields of a row class."""
@@ -99,52 +104,11 @@ def same_columns(of: type[_T], row: Any) -> _T:
 
 def columns_of(row: type) -> tuple[Column, ...]:
     """The columns of a row class."""
-    return tuple(Column(name, type_of(hint), _comment(hint), hint.nullable) for name, hint in hints_of(row).items())
-
-
-def type_of(hint: Hint) -> pa.DataType:
-    """The Arrow type of an annotation.
-
-    Raises:
-        TypeError: no column can hold such a value, or an int does not say whether it is an Int or a Bigint.
-    """
-    given = next((one for one in hint.told if isinstance(one, pa.DataType)), None)
-    if given is not None:
-        return given
-    if get_origin(hint.kind) is tuple:
-        return pa.list_(type_of(Hint.of(get_args(hint.kind)[0])))
-    if get_origin(hint.kind) is Mapping:
-        key, value = get_args(hint.kind)
-        return pa.map_(type_of(Hint.of(key)), type_of(Hint.of(value)))
-    if isinstance(hint.kind, type) and dataclasses.is_dataclass(hint.kind):
-        return shape(_nested(columns_of(hint.kind), keeps=NOT_NULL_KEPT in hint.told))
-    if hint.kind not in _PLAIN:
-        raise TypeError(f"{hint.kind} is not a column type")
-    return _PLAIN[hint.kind]
-
-
-def _nested(columns: Iterable[Column], *, keeps: bool) -> Iterator[Column]:
-    for column in columns:
-        yield column if keeps else column._replace(nullable=True)
+    return tuple(Column(name, hint, _comment(hint), hint.nullable) for name, hint in hints_of(row).items())
 
 
 def _comment(hint: Hint) -> str:
     return next((one for one in hint.told if isinstance(one, str)), "")
-
-
-def shape(columns: Iterable[Column]) -> pa.StructType:
-    """Columns as a struct type."""
-    return pa.struct([pa.field(c.name, c.type, c.nullable) for c in columns])
-
-
-def struct_of(row: type) -> pa.StructType:
-    """A row class as a struct whose fields may all be null."""
-    return shape(_nested(columns_of(row), keeps=False))
-
-
-def struct(**fields: pa.DataType) -> pa.StructType:
-    """A struct type from names and types."""
-    return pa.struct(list(fields.items()))
 
 
 RunId = Annotated[str, "the run that wrote the row"]

@@ -14,10 +14,8 @@ from replica_audit.rows.columns import (
     PartitionNumber,
     RunKeys,
     Topic,
-    columns_of,
+    hints_of,
     same_columns,
-    shape,
-    struct_of,
     table,
 )
 from replica_audit.rows.damage import DamagedBatch
@@ -227,7 +225,7 @@ class RunFinding(FindingFacts, FindingHistory, FindingKey, RunKeys):
     ) -> RunFinding:
         """A finding of a partition with the columns of its run."""
         return cls(
-            **{name: getattr(found, name) for name in FOUND.names},
+            **{name: getattr(found, name) for name in hints_of(FoundFinding)},
             run_id=run_id,
             cluster_id=cluster_id,
             first_seen_run_id=first_seen_run_id,
@@ -261,5 +259,3 @@ FINDINGS = table(
     widened=("known_status",),
     has_change_feed=True,
 )
-FOUND = shape(columns_of(FoundFinding))
-CHECKED = struct_of(CheckedPartition)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-import pyarrow as pa
-
 from replica_audit.model import CANNOT_READ, GONE, INCOMPLETE_COLLECTION
-from replica_audit.rows.columns import BOOLEAN, BY_PARTITION, INT, PARTITION_CHECK, STRING, Bigint, PartitionNumber, Topic, struct, table
+from replica_audit.rows.columns import BY_PARTITION, PARTITION_CHECK, Bigint, PartitionNumber, Topic, table
 from replica_audit.rows.findings import CheckedPartition, FoundFinding
 from replica_audit.rows.runs import ReportedProblem
 
@@ -42,14 +40,6 @@ PARTITION_FINGERPRINTS = table(
     grain="one row per partition: what the next run compares with what it finds, to take the rows of an unchanged partition over",
     constraints=PARTITION_CHECK,
     cluster_by=BY_PARTITION,
-)
-# how a partition looks before it is audited, and what it is against an earlier run
-FINGERPRINTS = pa.schema(
-    [
-        *struct(cluster_id=STRING, topic=STRING, partition=INT, fingerprint=STRING, quiet_fingerprint=STRING, since_last_run=STRING),
-        pa.field("broker_ids", pa.list_(INT)),  # those that have a replica of it; null of an unchanged one
-        pa.field("is_collected", BOOLEAN),  # whether any replica of it is from a collection
-    ]
 )
 # A partition whose rows are of these tables alone, and of which nothing was found, is quiet:
 # they depend neither on acknowledgements nor on the end of the metadata log.

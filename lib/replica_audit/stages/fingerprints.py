@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from replica_audit.formats.shapes import LOOKED
+from replica_audit.formats.shapes import FINGERPRINTS, LOOKED
 from replica_audit.model import Appearance, PartitionKey
 from replica_audit.partition.known.fingerprint import ClusterIdentity, Fingerprint, SinceLastRun, fingerprint, since_last_run
 from replica_audit.partition.known.looks import commits_identity
-from replica_audit.rows.fingerprints import FINGERPRINTS
 from replica_audit.rows.packed_rows import unpacked
 from replica_audit.stages.mapping import uncollected_batches
 

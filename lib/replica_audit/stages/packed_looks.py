@@ -10,7 +10,7 @@ import pyarrow as pa
 from replica_audit.formats.shapes import LOOK, LOOKED
 from replica_audit.formats.values import Row
 from replica_audit.model import PartitionLook
-from replica_audit.rows.columns import INT, STRING, struct
+from replica_audit.rows.arrow import INT, STRING, struct
 from replica_audit.rows.packed_rows import by_pack, pack_of, packed
 from replica_audit.stages.inventory import Listing, list_source
 from replica_audit.stages.packed_claims import with_packed_claims

@@ -14,11 +14,11 @@ import pyarrow as pa
 from replica_audit.errors import visible
 from replica_audit.formats.log_dir.names import TRANSACTIONS_TOPIC
 from replica_audit.formats.values import Row
-from replica_audit.rows import AUDITED, COUNTED, INPUT_ERRORS, OF_PARTITIONS, OUTCOMES, rows_of
+from replica_audit.rows import COUNTED, INPUT_ERRORS, OF_PARTITIONS
+from replica_audit.rows.arrow import AUDITED, BIGINT, OUTCOMES, STRING, array_of, list_array_of, rows_of, schema_of
 from replica_audit.rows.audited import AuditedPartition
 from replica_audit.rows.checks import all_pass, checker
-from replica_audit.rows.columns import BIGINT, STRING
-from replica_audit.rows.encoding import array_of, as_dict, list_array_of
+from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.findings import CheckedPartition, FoundFinding
 from replica_audit.rows.pairs import is_clean_but_unread
 from replica_audit.rows.runs import ReportedProblem
@@ -44,7 +44,7 @@ _ROWS: dict[str, type] = {
     "checked": CheckedPartition,
 }
 # the rows of a table, and its columns without `run_id`
-_SHAPES = {table.name: (rows_of(table), pa.schema(list(table.arrow)[1:])) for table in OF_PARTITIONS}
+_SHAPES = {table.name: (rows_of(table), pa.schema(list(schema_of(table))[1:])) for table in OF_PARTITIONS}
 _CHECKS = [(table.name, all_pass(table), checker(table)) for table in OF_PARTITIONS]
 
 

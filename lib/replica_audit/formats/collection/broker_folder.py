@@ -50,7 +50,7 @@ from replica_audit.formats.collection.scanned_rows import scanned
 from replica_audit.formats.collection.small_files_file import Contents, is_as_collected, kept_small_files
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.model import BatchRun, SegmentFile
-from replica_audit.rows.columns import BOOLEAN, STRING
+from replica_audit.rows.arrow import BOOLEAN, STRING
 
 SOURCE = "collected"
 _FILE_COLUMNS = ["capture", "directory", "name", "base_offset", "swap", "size_bytes", "batch_count", "index_bytes"]

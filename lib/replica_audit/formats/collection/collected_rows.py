@@ -20,7 +20,7 @@ from replica_audit.formats.segment.record_batch import LAST_OFFSET
 from replica_audit.formats.segment.segment_scan import GOES_BACK
 from replica_audit.formats.shapes import PROBLEM, PRODUCERS, RUN, WINDOW
 from replica_audit.model import INCOMPLETE_COLLECTION
-from replica_audit.rows.columns import BIGINT, BOOLEAN, INT, STRING, struct
+from replica_audit.rows.arrow import BIGINT, BOOLEAN, INT, STRING, struct
 
 _CHUNK = 1 << 20
 _MOST_BYTES = 1 << 40  # of a segment, which Kafka lets have 2 GiB

@@ -13,7 +13,7 @@ from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.collection.collected_rows import ForgedError, check_scan, runs_fit, tells_that_offsets_go_back, without_claims
 from replica_audit.formats.shapes import SEGMENT_FILE, SEGMENT_SCAN
 from replica_audit.model import SegmentFile
-from replica_audit.rows.columns import INT, STRING, struct
+from replica_audit.rows.arrow import INT, STRING, struct
 
 # what of ROWS is handed on by the scan of a segment
 SCANNED = pa.schema(list(struct(topic=STRING, partition=INT, segment=SEGMENT_SCAN)))

@@ -18,7 +18,7 @@ from replica_audit.files.locations import random_access
 from replica_audit.formats.collection.collected_rows import ForgedError, check_file, of_directories, told
 from replica_audit.formats.collection.collection_manifest import CapturedReplica
 from replica_audit.formats.log_dir.whole_file import limit_of
-from replica_audit.rows.columns import INT, STRING, struct
+from replica_audit.rows.arrow import INT, STRING, struct
 
 SMALL_FILE_ROWS = pa.schema(list(struct(capture=INT, directory=STRING, name=STRING, content=pa.binary())))
 _NAMED = pa.schema([field for field in SMALL_FILE_ROWS if field.name != "content"])

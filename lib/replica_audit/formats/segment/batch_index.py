@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from replica_audit.files.locations import random_access
 from replica_audit.formats.segment.record_batch import CODEC, CONTROL, TRANSACTIONAL, codec_name
 from replica_audit.model import BatchHeader
-from replica_audit.rows.columns import BIGINT, BOOLEAN, INT, STRING, struct
+from replica_audit.rows.arrow import BIGINT, BOOLEAN, INT, STRING, struct
 
 _Numbers: TypeAlias = np.ndarray[Any, Any]
 BATCHES = pa.schema(

@@ -13,6 +13,7 @@ from replica_audit.formats.log_dir.names import METADATA_TOPIC
 from replica_audit.protocol.cluster.epoch_answers import LeaderThen
 from replica_audit.protocol.epochs.epoch_table import table
 from replica_audit.rows import EPOCH_END_OFFSETS, EPOCH_START_OFFSETS, REPLICA_LOGS, REPLICA_ROLES, REPLICA_VERDICTS, Table
+from replica_audit.rows.arrow import schema_of
 from replica_audit.storage.warehouse.reader import WarehouseTables
 
 
@@ -43,7 +44,7 @@ def read(tables: WarehouseTables, run_id: str, cluster_id: str) -> RunThen:
     """
 
     def rows(of: Table, *names: str) -> Iterator[tuple[Any, ...]]:
-        schema = pa.schema([of.arrow.field(name) for name in names])
+        schema = pa.schema([schema_of(of).field(name) for name in names])
         found = tables.columns(of.name, schema, run_id=run_id, cluster_id=cluster_id)
         return zip(*(column.to_pylist() for column in found.columns), strict=True)
 

@@ -18,7 +18,7 @@ from replica_audit.engine.spark_unchanged import meeting
 from replica_audit.formats.shapes import MOVED
 from replica_audit.model import PartitionKey
 from replica_audit.rows import REPLICA_LOGS, Table
-from replica_audit.rows.columns import INT, STRING, struct
+from replica_audit.rows.arrow import INT, STRING, struct
 from replica_audit.rows.encoding import row_of
 from replica_audit.rows.outcomes import WrittenFile
 from replica_audit.storage.warehouse.copying_tasks import MADE_FILES, copied, moved, packed_kept_logs

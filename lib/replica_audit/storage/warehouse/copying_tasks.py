@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from replica_audit.engine.moved_logs import packed_logs, rows_of_table, with_moments
 from replica_audit.model import PartitionKey
-from replica_audit.rows import OUTCOMES, REPLICA_LOGS, TABLES, Table
+from replica_audit.rows import REPLICA_LOGS, TABLES, Table
+from replica_audit.rows.arrow import OUTCOMES
 from replica_audit.rows.encoding import as_dict
 from replica_audit.storage.warehouse.table_files import TableFiles
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from replica_audit.errors import UsageError
 from replica_audit.rows import AUDIT_RUNS
+from replica_audit.rows.arrow import schema_of
 from replica_audit.storage.warehouse.java_errors import is_conflict
 from replica_audit.storage.warehouse.processes import Process, is_alive, this_process
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
@@ -34,7 +35,7 @@ _RUNNING = "running"
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OF_ATTEMPT = pa.schema(
-    [AUDIT_RUNS.arrow.field(name).with_nullable(True) for name in ("status", "attempt", "holder", "started_at", "alive_at")]
+    [schema_of(AUDIT_RUNS).field(name).with_nullable(True) for name in ("status", "attempt", "holder", "started_at", "alive_at")]
 )
 _held_here: set[tuple[str, str, datetime]] = set()
 

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from replica_audit.engine.arrow import spark_schema
 from replica_audit.errors import UsageError
 from replica_audit.rows import AUDIT_RUNS, TABLES, Table
+from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.encoding import with_columns_of
 from replica_audit.rows.outcomes import WrittenFile
 from replica_audit.storage.warehouse import leftovers
@@ -177,7 +178,7 @@ class DeltaWarehouse:
         return {}
 
     def _takes_files(self, table: Table, place: str) -> bool:
-        columns = spark_schema(table.arrow)
+        columns = spark_schema(schema_of(table))
         return Path(place, "_delta_log").is_dir() and self._transactions.takes_files(self.path(table), columns, table.constraints)
 
     def write_run(self, table: Table, rows: WrittenRows, run_id: str, *, replace: bool, fence: int | None = None) -> None:
@@ -210,7 +211,7 @@ class DeltaWarehouse:
     def _write(self, table: Table, rows: WrittenRows, commit: TableCommit, *, replace: bool) -> None:
         if not isinstance(rows, DataFrame):
             others, files = (rows.rows, rows.files) if isinstance(rows, RowsAndFiles) else (None, rows)
-            if not self._transactions.add(self.path(table), files, spark_schema(table.arrow), commit, others):
+            if not self._transactions.add(self.path(table), files, spark_schema(schema_of(table)), commit, others):
                 raise UsageError(f"warehouse {self.location}: columns of table {table.name} changed meanwhile; give another --run-id")
             return
         if not self.in_catalog:
@@ -240,8 +241,8 @@ class DeltaWarehouse:
     def frame(self, table: Table, rows: Sequence[dict[str, object]]) -> DataFrame:
         """A few rows made on the driver as a frame of the table's schema; one with an unknown column is refused."""
         rows = [with_columns_of(table, row) for row in rows]
-        values = [{field.name: _in_arrow(field.type, row.get(field.name)) for field in table.arrow} for row in rows]
-        return self.spark.createDataFrame(pa.Table.from_pylist(values, schema=table.arrow), spark_schema(table.arrow))
+        values = [{field.name: _in_arrow(field.type, row.get(field.name)) for field in schema_of(table)} for row in rows]
+        return self.spark.createDataFrame(pa.Table.from_pylist(values, schema=schema_of(table)), spark_schema(schema_of(table)))
 
 
 def _in_arrow(kind: pa.DataType, value: object) -> object:
@@ -251,7 +252,7 @@ def _in_arrow(kind: pa.DataType, value: object) -> object:
 
 def definition(table: Table) -> str:
     """What stands behind the name in a table's CREATE TABLE statement."""
-    types = spark_schema(table.arrow)
+    types = spark_schema(schema_of(table))
     columns = []
     for column in table.columns:
         null = "" if column.nullable else " NOT NULL"

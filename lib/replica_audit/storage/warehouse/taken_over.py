@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import frame_of
 from replica_audit.engine.spark_unchanged import looks_of, outcomes_before, taken_over
+from replica_audit.formats.shapes import FINGERPRINTS
 from replica_audit.model import PartitionKey
 from replica_audit.partition.known.fingerprint import SinceLastRun
 from replica_audit.rows import PARTITION_FINGERPRINTS, REPLICA_LOGS, Table
-from replica_audit.rows.fingerprints import FINGERPRINTS
 from replica_audit.rows.outcomes import WrittenFile
 from replica_audit.storage.warehouse.copied_rows import KEYS, copied_logs, copied_rows
 from replica_audit.storage.warehouse.tables import DeltaWarehouse

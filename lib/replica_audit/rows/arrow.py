@@ -1,0 +1,151 @@
+"""Row classes as Arrow: the type of each column, rows as arrays and back. Nothing else in this room knows Arrow.
+
+Whether the values of a row fit their columns is Arrow's to say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from functools import cache, partial
+from itertools import accumulate, chain
+from operator import attrgetter
+from types import NoneType
+from typing import Any, get_args, get_origin
+
+import pyarrow as pa
+
+from replica_audit.rows import COUNTED, INPUT_ERRORS
+from replica_audit.rows.columns import NOT_NULL_KEPT, Column, Hint, Table, Width, columns_of, hints_of
+from replica_audit.rows.encoding import RowMismatchError, row_in
+from replica_audit.rows.findings import CheckedPartition, FoundFinding
+from replica_audit.rows.outcomes import WrittenFile
+
+Values = Sequence[Any]
+STRING, INT, BIGINT, BOOLEAN = pa.string(), pa.int32(), pa.int64(), pa.bool_()
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+_WIDTHS: Mapping[Width, pa.DataType] = {Width.INT: INT, Width.BIGINT: BIGINT}
+_PLAIN: Mapping[Any, pa.DataType] = {str: STRING, bool: BOOLEAN, datetime: TIMESTAMP, date: pa.date32()}
+
+
+def type_of(hint: Hint) -> pa.DataType:
+    """Return the Arrow type of an annotation.
+
+    Raises:
+        TypeError: no column can hold such a value, or an int does not say whether it is an Int or a Bigint.
+    """
+    if get_origin(hint.kind) is tuple:
+        return pa.list_(type_of(Hint.of(get_args(hint.kind)[0])))
+    if get_origin(hint.kind) is Mapping:
+        key, value = get_args(hint.kind)
+        return pa.map_(type_of(Hint.of(key)), type_of(Hint.of(value)))
+    if isinstance(hint.kind, type) and dataclasses.is_dataclass(hint.kind):
+        return struct_of(hint.kind, keeps_not_null=NOT_NULL_KEPT in hint.told)
+    width = next((_WIDTHS[one] for one in hint.told if isinstance(one, Width)), None)
+    found = width if hint.kind is int else _PLAIN.get(hint.kind)
+    if found is None:
+        raise TypeError(f"{hint.kind} is not a column type")
+    return found
+
+
+def struct_of(row: type, *, keeps_not_null: bool = False) -> pa.StructType:
+    """Return a row class as a struct, whose fields may all be null unless their NOT NULL is kept."""
+    return pa.struct([_field(column, nullable=column.nullable or not keeps_not_null) for column in columns_of(row)])
+
+
+def struct(**fields: pa.DataType) -> pa.StructType:
+    """Return a struct type of names and types."""
+    return pa.struct(list(fields.items()))
+
+
+@cache
+def schema_of(table: Table) -> pa.Schema:
+    """Return the columns of a table as an Arrow schema."""
+    return pa.schema([_field(column, nullable=column.nullable) for column in table.columns])
+
+
+def _field(column: Column, *, nullable: bool) -> pa.Field[Any]:
+    return pa.field(column.name, type_of(column.hint), nullable)
+
+
+def rows_of(table: Table) -> pa.StructType:
+    """A table's columns without `run_id` and `cluster_id`: what a stage makes before the run's keys are put in front."""
+    return pa.struct(list(schema_of(table))[2:])
+
+
+FOUND = struct_of(FoundFinding, keeps_not_null=True)
+CHECKED = struct_of(CheckedPartition)
+AUDITED = pa.schema(
+    [
+        ("cluster_id", STRING),
+        *((table.name, pa.list_(rows_of(table))) for table in COUNTED),
+        ("found", pa.list_(FOUND)),
+        ("checked", pa.list_(CHECKED)),
+    ]
+)
+# What is left of the audit of a partition once its rows are in files; a row is either of a partition, with some lists of its audited row
+# as they are, or of a file. `sizes` are the numbers of the partition's rows, in the order of the tables; `verdicts` those of its followers,
+# of which `records_unread` are clean though their records were to be compared and could not be.
+OUTCOMES = pa.schema(
+    [
+        *struct(cluster_id=STRING, sizes=pa.list_(BIGINT), verdicts=pa.list_(STRING), records_unread=BIGINT),
+        *(AUDITED.field(name) for name in (INPUT_ERRORS.name, "found", "checked")),
+        pa.field("file", struct_of(WrittenFile)),
+    ]
+)
+
+
+def array_of(row: type, rows: Values, kind: pa.StructType) -> pa.StructArray:
+    """Rows as a struct array; None is null.
+
+    Args:
+        row: the class of all of them.
+        rows: any number.
+        kind: the type of the array, whose fields are the columns of the class in their order.
+
+    Raises:
+        RowMismatchError: one of them is of another class.
+        pa.ArrowException, OverflowError, TypeError, ValueError: a value does not fit its column.
+    """
+    known = set(map(type, rows))
+    if not known <= {row, NoneType}:
+        raise RowMismatchError(f"a row of {row.__name__} is wanted, this is a {(known - {row, NoneType}).pop().__name__}")
+    columns = _columns(row, kind)
+    if NoneType not in known:
+        # a list for each column is made faster than a tuple for each row, and leaves less to the collector of garbage
+        return pa.StructArray.from_arrays([encode(list(map(value, rows))) for value, encode in columns], fields=list(kind))
+    arrays = [encode([None if one is None else value(one) for one in rows]) for value, encode in columns]
+    return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=pa.array([one is None for one in rows]))
+
+
+def list_array_of(row: type, lists: Values, kind: pa.ListType[Any]) -> pa.ListArray[Any]:
+    """Lists of rows as a list array, as `array_of`; None is null."""
+    items = array_of(row, [one for of_one in lists for one in of_one or ()], kind.value_type)
+    offsets = pa.array(chain((0,), accumulate(len(one or ()) for one in lists)), pa.int32())
+    mask = pa.array([one is None for one in lists]) if None in lists else None
+    return pa.ListArray.from_arrays(offsets, items, type=kind, mask=mask)
+
+
+def batch_of(row: type, rows: Values, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows as a batch, as `array_of`."""
+    return pa.RecordBatch.from_arrays(array_of(row, rows, pa.struct(list(schema))).flatten(), schema=schema)
+
+
+@cache
+def _columns(row: type, kind: pa.StructType) -> tuple[tuple[Callable[[Any], Any], Callable[[Values], pa.Array[Any]]], ...]:
+    """For each column what takes its value from a row, and what makes an array of its values."""
+    if [field.name for field in kind] != list(hints_of(row)):
+        raise RowMismatchError(f"the columns of {row.__name__} are not {[field.name for field in kind]}")
+    return tuple((attrgetter(field.name), _encoder(hint, field.type)) for hint, field in zip(hints_of(row).values(), kind, strict=True))
+
+
+def _encoder(hint: Hint, kind: pa.DataType) -> Callable[[Values], pa.Array[Any]]:
+    item, is_list = row_in(hint)
+    if item is None:
+        return partial(pa.array, type=kind)
+    return partial(_swapped, list_array_of if is_list else array_of, item, kind)
+
+
+def _swapped(make: Callable[..., pa.Array[Any]], row: type, kind: pa.DataType, values: Values) -> pa.Array[Any]:
+    return make(row, values, kind)
