@@ -12,14 +12,14 @@ import errno
 import io
 import os
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PosixPath
-from typing import IO, Any, cast
+from typing import IO, Any, BinaryIO, cast
 
 from replica_audit.files import object_store
+from replica_audit.files.opened import open_file, open_folder
 
 SCHEMES = ("s3", "s3a", "s3n", "gs", "abfs", "abfss", "hdfs")
 _BUFFER = 1 << 20  # a request costs as much time as some hundred KiB
@@ -35,36 +35,20 @@ def is_stored(path: Path) -> bool:
     return isinstance(path, StoredPath)
 
 
+def opened(path: Path, buffering: int = -1) -> BinaryIO:
+    """A stream of the bytes of a file that others wrote, seekable; of this machine as `opened.open_file` opens it.
+
+    Raises:
+        LinkOutsideError, NotAFileError, OSError: it cannot be opened.
+    """
+    if isinstance(path, StoredPath):
+        return cast(BinaryIO, path.open("rb", buffering=buffering))
+    return open_file(path, buffering)
+
+
 def random_access(path: Path) -> AbstractContextManager[Path | IO[bytes]]:
     """A file for a library that opens paths of this machine itself: such a path as it is, an object opened."""
     return path.open("rb") if isinstance(path, StoredPath) else nullcontext(path)
-
-
-def beginning(path: Path, most: int, expected: int) -> bytes:
-    """The first bytes of a file: `most` of them, or all if it has fewer. A buffer for one more than `expected` is made, which are its size.
-
-    Of small files opening costs more than reading: a local one is opened without what `Path.open` makes around it.
-
-    Raises:
-        OSError: it cannot be opened, or read.
-    """
-    if isinstance(path, StoredPath):
-        with path.open("rb") as stream:
-            return _beginning(stream.read, most, expected)
-    descriptor = os.open(os.fspath(path), os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return _beginning(partial(os.read, descriptor), most, expected)
-    finally:
-        os.close(descriptor)
-
-
-def _beginning(read: Callable[[int], bytes], most: int, expected: int) -> bytes:
-    parts: list[bytes] = []
-    length, size = 0, min(most, expected + 1)
-    while length < most and (part := read(size - length if length < size else min(most - length, _BUFFER))):
-        parts.append(part)  # several: it came in parts, or it grows, or its size is not known
-        length += len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def real_path(path: Path) -> str:
@@ -99,13 +83,22 @@ class StoredEntry:
 
 
 def entries(folder: Path) -> AbstractContextManager[Iterator[os.DirEntry[str] | StoredEntry]]:
-    """What is in a folder, in any order, to be used in a `with`.
+    """What is in a folder, in any order, to be used in a `with`. By their names: an `os.DirEntry` of an open folder has no other `path`.
 
     Raises:
         OSError: it cannot be listed.
     """
-    found = folder.entries() if isinstance(folder, StoredPath) else None
-    return os.scandir(folder) if found is None else nullcontext(found)
+    return nullcontext(folder.entries()) if isinstance(folder, StoredPath) else _local_entries(folder)
+
+
+@contextmanager
+def _local_entries(folder: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+    descriptor = open_folder(folder)
+    try:
+        with os.scandir(descriptor) as found:
+            yield found
+    finally:
+        os.close(descriptor)
 
 
 class StoredPath(PosixPath):

@@ -12,6 +12,7 @@ NOT_READ_WHOLE = frozenset(
         "one-broker-of-several",
         # a file or a folder
         "cannot-read",
+        "link-outside",
         "too-large",
         "too-many-folders",
         "malformed",  # a small file, a metadata file, a text

@@ -11,6 +11,8 @@ from replica_audit.model.batches import Segment
 
 # codes of a Problem by which something else is decided
 CANNOT_READ = "cannot-read"  # the operating system refused it
+LINK_OUTSIDE = "link-outside"  # a link leads out of the folder that was given, and is not followed
+NOT_OPENED = frozenset({CANNOT_READ, LINK_OUTSIDE})
 NOT_USED = "not-used"  # `checkpoint_state` of a log that has no epoch table, whatever the file says
 GONE = "gone"  # a segment that was there when the directory was listed, and is not
 INCOMPLETE_COLLECTION = "incomplete-collection"  # not what collect wrote

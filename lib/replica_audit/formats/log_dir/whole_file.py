@@ -7,15 +7,19 @@ longest names that topics may have, or 2 million of an epoch checkpoint; 128 MiB
 from __future__ import annotations
 
 import errno
-import stat
+import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from replica_audit.files.locations import beginning
+from replica_audit.files.locations import is_stored
+from replica_audit.files.opened import open_descriptor
 from replica_audit.formats.log_dir import names as log_dir
 
 SETTINGS_LIMIT = 1 << 20
 LIST_LIMIT = 64 << 20
 DOCUMENT_LIMIT = 128 << 20
+_AT_ONCE = 1 << 20
 _LIMITS = {
     **dict.fromkeys((log_dir.META_PROPERTIES, log_dir.PARTITION_METADATA, log_dir.CLEAN_SHUTDOWN, "quorum-state"), SETTINGS_LIMIT),
     **dict.fromkeys((log_dir.EPOCH_CHECKPOINT, *log_dir.OFFSET_CHECKPOINTS), LIST_LIMIT),
@@ -48,16 +52,35 @@ def whole_content(path: Path, limit: int | None = None, *, may_be_pipe: bool = F
         may_be_pipe: whether a user has named it, and may have named a pipe. Else what is no regular file is not opened: it might block.
 
     Raises:
-        OSError: it cannot be read, or is not a regular file.
+        LinkOutsideError, NotAFileError, OSError: it cannot be opened, or read.
         TooLargeError: it is larger than the limit, by its size or as it is read.
     """
     limit = limit_of(path.name) if limit is None else limit
-    status = path.stat()
-    if not may_be_pipe and not stat.S_ISREG(status.st_mode):
-        raise OSError(0, "is not a regular file")
-    if status.st_size > limit:
+    if is_stored(path):
+        size = path.stat().st_size
+        _refuse_larger(size, limit)
+        with path.open("rb") as stream:
+            return _whole(stream.read, limit, size)
+    # of small files opening costs more than reading: without a stream around it
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if may_be_pipe else open_descriptor(path)
+    try:
+        size = os.fstat(descriptor).st_size
+        _refuse_larger(size, limit)
+        return _whole(partial(os.read, descriptor), limit, size)
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_larger(size: int, limit: int) -> None:
+    if size > limit:
         raise TooLargeError(limit)
-    found = beginning(path, limit + 1, status.st_size)
-    if len(found) > limit:
-        raise TooLargeError(limit)
-    return found
+
+
+def _whole(read: Callable[[int], bytes], limit: int, size: int) -> bytes:
+    parts: list[bytes] = []
+    length, expected = 0, min(limit, size) + 1
+    while length <= limit and (part := read(expected - length if length < expected else min(limit + 1 - length, _AT_ONCE))):
+        parts.append(part)  # several: it came in parts, or it grows, or its size is not known
+        length += len(part)
+    _refuse_larger(length, limit)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -55,7 +55,7 @@ class ListedFolders:
                         for entry in listed:
                             if not is_printable(entry.name):
                                 continue  # told when the broker's files are read
-                            (directories if self._is_directory(entry) else files).append(entry.name)
+                            (directories if self._is_directory(path, entry) else files).append(entry.name)
                 except OSError as error:
                     self.cannot_read(path, error)
             else:
@@ -87,10 +87,10 @@ class ListedFolders:
             remedy = "give a directory that holds one folder per broker and nothing else"
             self._problems.append((None, Problem(path=str(path), kind="directory", code="too-many-folders", detail=detail, remedy=remedy)))
 
-    def _is_directory(self, entry: os.DirEntry[str] | StoredEntry) -> bool:
-        """Whether an entry is a directory, and no link back to one that it lies in."""
+    def _is_directory(self, folder: Path, entry: os.DirEntry[str] | StoredEntry) -> bool:
+        """Whether an entry of a folder is a directory, and no link back to one that it lies in."""
         try:
-            if entry.is_symlink() and os.path.realpath(entry.path) in _and_above(os.path.realpath(Path(entry.path).parent)):
+            if entry.is_symlink() and os.path.realpath(folder / entry.name) in _and_above(os.path.realpath(folder)):
                 return False
             return entry.is_dir()
         except OSError:

@@ -1,0 +1,200 @@
+"""Opening files that others wrote: ordinary files only, without waiting, and none to which a link leads out of the folder it was given in.
+
+Once `confine` knows the folders that were given, whatever is opened by a path below one of them must really lie in that folder. What was
+opened is asked, not its name: a name may be another file by now.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO
+
+from replica_audit.model import LINK_OUTSIDE
+
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+_GET_PATH = getattr(fcntl, "F_GETPATH", None)  # macOS
+_LONGEST_PATH = 1024  # of F_GETPATH
+
+
+class NotAFileError(OSError):
+    """What is no ordinary file: a pipe, a socket, a device. It is not read: reading might never end, or do something."""
+
+    remedy = "copy the file itself in its place"
+
+    def __init__(self, path: str) -> None:
+        """`path` is one."""
+        super().__init__(errno.EINVAL, "is not a regular file", path)
+
+
+class LinkOutsideError(OSError):
+    """A link that leads out of the folder that was given."""
+
+    code = LINK_OUTSIDE
+    remedy = "copy what it leads to in its place; or give --follow-links if whoever could write here may show you every file of the machine"
+
+    def __init__(self, path: str, root: str) -> None:
+        """`path` leads out of `root`."""
+        super().__init__(errno.ELOOP, f"a link leads out of {root}: it is not followed", path)
+
+
+_roots: dict[str, str] = {}  # folders as they were given, and by their real paths, each with its real path
+
+
+def confine(folders: Iterable[Path]) -> None:
+    """Follow no link out of these folders of this machine from now on. They may be links themselves: whoever gave them chose so."""
+    for folder in folders:
+        given, real = os.fspath(folder), _real_path_of_folder(folder)
+        _roots[given] = _roots[real] = real
+
+
+def release(folders: Iterable[Path]) -> None:
+    """Follow links out of these folders again."""
+    for folder in folders:
+        _roots.pop(_roots.pop(os.fspath(folder), ""), None)
+
+
+def confined() -> tuple[str, ...]:
+    """The folders that links are not followed out of, for `confine_only` in another process."""
+    return tuple(_roots)
+
+
+def confine_only(folders: Iterable[str]) -> None:
+    """Follow no link out of these folders, and out of no others that this process knew."""
+    _roots.clear()
+    confine(map(Path, folders))
+
+
+def root_of(path: str) -> tuple[str, str] | None:
+    """The innermost confined folder that a path lies in by its name, as it was given and its real path."""
+    found = [root for root in _roots.items() if _is_within(path, root[0])]
+    return max(found, key=lambda root: len(root[0]), default=None)
+
+
+def leads_outside(path: str) -> LinkOutsideError | None:
+    """The error of a path, links in which lead out of the confined folder that it lies in by its name; None if they do not.
+
+    For what is listed; what is opened the functions below ask themselves.
+    """
+    root = root_of(path)
+    return LinkOutsideError(path, root[0]) if root is not None and not _is_within(os.path.realpath(path), root[1]) else None
+
+
+def open_descriptor(path: str | Path) -> int:
+    """Open an ordinary file to be read.
+
+    Raises:
+        LinkOutsideError: it lies outside of the confined folder that its name is in.
+        NotAFileError: it is a pipe, a socket or a device.
+        OSError: it cannot be opened, or is a folder.
+    """
+    text = os.fspath(path)
+    root = root_of(text)
+    try:
+        descriptor = _opened(text, root)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise NotAFileError(text) from None
+        raise
+    return _checked(descriptor, text, root)
+
+
+def open_in(folder: int, name: str, path: str | Path) -> int:
+    """Open an ordinary file by its name in an open folder, as `open_descriptor` does; `path` is where it is, for errors."""
+    text = os.fspath(path)
+    try:
+        descriptor = os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return open_descriptor(path)
+        if error.errno == errno.ENXIO:
+            raise NotAFileError(text) from None
+        raise
+    return _checked(descriptor, text, root_of(text))
+
+
+def open_folder(path: str | Path) -> int:
+    """Open a folder to be listed, or to open files in it.
+
+    Raises:
+        LinkOutsideError: it lies outside of the confined folder that its name is in.
+        OSError: it cannot be opened, or is no folder.
+    """
+    text = os.fspath(path)
+    root = root_of(text)
+    descriptor = os.open(text, _FLAGS | os.O_DIRECTORY)
+    try:
+        _refuse_outside(descriptor, text, root)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def open_file(path: str | Path, buffering: int = -1) -> BinaryIO:
+    """A stream of the bytes of an ordinary file, as `open_descriptor` opens it."""
+    return open(open_descriptor(path), "rb", buffering=buffering)
+
+
+def _opened(path: str, root: tuple[str, str] | None) -> int:
+    """Open a path; where it is a link out of its root, not even that: opening a device may do something."""
+    if root is None:
+        return os.open(path, _FLAGS)
+    try:
+        return os.open(path, _FLAGS | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+    real = os.path.realpath(path)
+    if not _is_within(real, root[1]):
+        raise LinkOutsideError(path, root[0])
+    return os.open(real, _FLAGS | os.O_NOFOLLOW)
+
+
+def _checked(descriptor: int, path: str, root: tuple[str, str] | None) -> int:
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if not stat.S_ISREG(mode):
+            raise NotAFileError(path)
+        _refuse_outside(descriptor, path, root)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _refuse_outside(descriptor: int, path: str, root: tuple[str, str] | None) -> None:
+    if root is not None and not _is_within(_real_path_of(descriptor, path), root[1]):
+        raise LinkOutsideError(path, root[0])
+
+
+def _real_path_of(descriptor: int, path: str) -> str:
+    """Where an open file lies; where the system does not tell, where its name leads now, if that is the same file."""
+    try:
+        if _GET_PATH is not None:
+            return os.fsdecode(fcntl.fcntl(descriptor, _GET_PATH, bytes(_LONGEST_PATH)).rstrip(b"\0"))
+        return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - of every file that is opened
+    except OSError:
+        real = os.path.realpath(path)
+        return real if os.path.samestat(os.fstat(descriptor), os.stat(real)) else ""  # noqa: PTH116
+
+
+def _real_path_of_folder(path: Path) -> str:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return os.path.realpath(path)  # what was given is a file, or cannot be opened
+    try:
+        return _real_path_of(descriptor, os.fspath(path))
+    finally:
+        os.close(descriptor)
+
+
+def _is_within(path: str, root: str) -> bool:
+    return path == root or path.startswith(root if root.endswith("/") else f"{root}/")
