@@ -14,13 +14,16 @@ from kafka.errors import KafkaError
 
 from tests.kafka_lab.cluster import Lab, LabError
 from tests.kafka_lab.console import say
+from tests.kafka_lab.files import replica_directories
 from tests.kafka_lab.hanging import copy_and_ask
 from tests.kafka_lab.history import History, draw
 from tests.kafka_lab.jars import VERSIONS
 from tests.kafka_lab.java_client import JavaClient
+from tests.kafka_lab.keys import newest
 from tests.kafka_lab.node import Node
 from tests.kafka_lab.perform import come_back, perform
 from tests.kafka_lab.predicted import Comparison, Key, compare, lines_of, performed
+from tests.kafka_lab.records import batches_of
 from tests.support import in_process
 
 Tables = dict[str, list[dict[str, Any]]]
@@ -104,27 +107,55 @@ def _predict_in(lab: Lab, java: JavaClient, history: History, keep: Path | None)
     result = compare(before, did, (before_root, after_root), leader, compacted)
     result.transactions += transacting.done + said.counts()
     result.differences += late
-    result.differences += _not_clean(in_process.audit(after_root), before, fails)
+    result.differences += _not_clean(in_process.audit(after_root), before, fails, (before_root, after_root))
     result.differences += [f"an event of the leader: {key}" for key, what in did.items() if key[2] == leader and what.cuts]
     if result.differences and keep:
         _keep(lab, work, keep / f"kafka-{lab.line}-seed-{history.seed}", result, history)
     return result
 
 
-def _not_clean(after: Tables, before: Tables, fails: set[Key]) -> list[str]:
-    """What the audit finds afterwards, but for what it foretold to stay: a hole that a cut into a batch leaves, other batches below."""
+def _not_clean(after: Tables, before: Tables, fails: set[Key], roots: tuple[Path, Path]) -> list[str]:
+    """What the audit finds afterwards, but for what has to stay.
+
+    That is what it foretold (a hole that a cut into a batch leaves, other batches below), and keys whose newest record a cut removed after
+    the cleaner had removed the older one.
+    """
+    was, became = map(replica_directories, roots)
+    cuts = {_key(row): row["truncation_offset"] for row in before["truncation_points"] if row["applies"]}
     stays = {key: _surviving(row) for key, row in _by_follower(before).items() if row["verdict"] == "log_matching_violation"}
     return [
         f"{row['topic']}-{row['partition']} on broker {row['follower_id']}: afterwards the audit says {row['verdict']}: {row['reason']}"
         for key, row in _by_follower(after).items()
+        for leads in [(*key[:2], row["leader_id"])]
         if row["verdict"] not in _SOUND
         and key not in fails
         and not (row["verdict"] == "log_matching_violation" and any(_surviving(row)) and _surviving(row) == stays.get(key))
+        and not (
+            row["verdict"] == "compaction_differs" and _keys(row) == _keys_of_a_cut(was[key], cuts.get(key), became[key], became[leads])
+        )
     ]
 
 
+def _keys_of_a_cut(was: Path, cut: int | None, became: Path, leads: Path) -> int:
+    """How many keys a follower lacks that its leader has; 0 unless newer records of all of them were in the tail that it cut off."""
+    if cut is None:
+        return 0
+    held = newest(batches_of(became))
+    missing = {key for key, one in newest(batches_of(leads)).items() if one.value is not None and key not in held}
+    tail = {record.key for batch in batches_of(was) for record in batch.records if batch.base + record.delta >= cut}
+    return len(missing) if missing <= tail else 0
+
+
+def _keys(row: dict[str, Any]) -> int:
+    return sum(one["keys"] for one in row["differing_keys"])
+
+
 def _by_follower(tables: Tables) -> dict[Key, dict[str, Any]]:
-    return {(row["topic"], row["partition"], row["follower_id"]): row for row in tables["replica_verdicts"]}
+    return {_key(row): row for row in tables["replica_verdicts"]}
+
+
+def _key(row: dict[str, Any]) -> Key:
+    return row["topic"], row["partition"], row["follower_id"]
 
 
 def _surviving(row: dict[str, Any]) -> tuple[tuple[int, int] | None, list[dict[str, Any]]]:
