@@ -9,7 +9,7 @@ from typing import Any
 
 from replica_audit.collect import CollectRequest, CollectResult, collect
 from replica_audit.formats.collection.broker_folder import log_dirs_of as collected_log_dirs
-from replica_audit.formats.collection.collection_manifest import MANIFEST, SMALL_FILES_FILE
+from replica_audit.formats.collection.collection_manifest import MANIFEST, SMALL_FILES_FILE, sealed
 from replica_audit.formats.log_dir import names as log_dir
 
 
@@ -55,6 +55,19 @@ def small_files(broker: Path) -> dict[str, dict[str, bytes]]:
     return {directory: files for one in found.values() for directory, files in (one.small_files() or {}).items()}
 
 
+def resealed(document: dict[str, Any]) -> bytes:
+    """A manifest of what stands in a document, with the digest that it has to have."""
+    return sealed(json.dumps({name: value for name, value in document.items() if name != "digest"}, indent=1))
+
+
+def without_digests(document: dict[str, Any]) -> dict[str, Any]:
+    """A manifest as earlier releases wrote it."""
+    del document["digest"]
+    for said in document["log_dirs"]:
+        del said["file_digests"]
+    return document
+
+
 def as_version_1(broker: Path) -> Path:
     """Make a collection one of an earlier release, which had the small files of each replica in a folder of its name."""
     _manifest, found = collected_log_dirs(broker)
@@ -64,7 +77,7 @@ def as_version_1(broker: Path) -> Path:
             for name, content in files.items():
                 (one.folder / directory / name).write_bytes(content)
         (one.folder / SMALL_FILES_FILE).unlink()
-    document = json.loads((broker / MANIFEST).read_text())
+    document = without_digests(json.loads((broker / MANIFEST).read_text()))
     for said in document["log_dirs"]:
         del said["small_files_bytes"], said["small_files_crc32c"]
         for replica in said["replicas"]:

@@ -26,7 +26,7 @@ from replica_audit.formats.segment.batch_index import read_index
 from replica_audit.model import PartitionLook, Problem, ReplicaFiles, SequenceGap
 from replica_audit.protocol.transactions.producer_spans import of_batch
 from replica_audit.stages.segments import collected_scans
-from tests.collect.collections import collect_broker
+from tests.collect.collections import collect_broker, resealed
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample" / "committed-loss" / "broker-1"
 Row = dict[str, Any]
@@ -46,7 +46,7 @@ def forge(store: Path, content: bytes) -> None:
     path = store.parent.parent / MANIFEST
     manifest = json.loads(path.read_bytes())
     manifest["log_dirs"][0] |= {"segments_bytes": len(content), "segments_crc32c": crc32c.crc32c(content)}
-    path.write_text(json.dumps(manifest), encoding="utf-8")
+    path.write_bytes(resealed(manifest))
 
 
 def rewritten(store: Path, change: Callable[[Row], None], schema: pa.Schema = ROWS) -> None:
@@ -110,7 +110,7 @@ def test_two_of_one_name_are_refused(collected: Path, what: str):
     manifest = json.loads(path.read_bytes())
     named = manifest["log_dirs"] if what == "log_dirs" else manifest["log_dirs"][0]["replicas"]
     named.append({**named[0], "files": []})
-    path.write_text(json.dumps(manifest), encoding="utf-8")
+    path.write_bytes(resealed(manifest))
     found = list(replicas_of(path.parent, looks=True))
     told = next(one for one in found if isinstance(one, Problem))
     assert told.code == "malformed"
@@ -151,7 +151,7 @@ def _vouched(store: Path, rows: pa.Table) -> None:
     manifest = json.loads((store.parent.parent / MANIFEST).read_bytes())
     content = small.read_bytes()
     manifest["log_dirs"][0] |= {"small_files_bytes": len(content), "small_files_crc32c": crc32c.crc32c(content)}
-    (store.parent.parent / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    (store.parent.parent / MANIFEST).write_bytes(resealed(manifest))
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_an_index_that_contradicts_itself(collected: Path):
 
 def test_a_collection_of_a_later_release_says_what_to_upgrade(collected: Path):
     path = collected.parent.parent / MANIFEST
-    path.write_text(json.dumps({**json.loads(path.read_bytes()), "version": 3}), encoding="utf-8")
+    path.write_bytes(resealed({**json.loads(path.read_bytes()), "version": 3}))
     replicas, problems = listed(collected)
     assert replicas == []
     assert (problems[0].code, problems[0].path) == ("malformed", str(path))
@@ -339,7 +339,7 @@ def test_a_manifest_that_counts_other_segments(collected: Path):
     path = collected.parent.parent / MANIFEST
     manifest = json.loads(path.read_bytes())
     manifest["log_dirs"][0]["replicas"][-1]["segments"] += 6
-    path.write_text(json.dumps(manifest), encoding="utf-8")
+    path.write_bytes(resealed(manifest))
     replicas, (problem,) = listed(collected)
     assert replicas == []
     assert problem.code == "incomplete-collection"

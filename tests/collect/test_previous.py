@@ -24,6 +24,7 @@ from replica_audit.collect.reading_code import ROOMS, reading_code
 from replica_audit.errors import UsageError
 from replica_audit.formats.collection.collected_rows import ROWS
 from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE
+from tests.collect.collections import resealed
 from tests.collect.nights import Broker, at_rest, held, taken
 from tests.formats import kafka_files as kf
 from tests.formats.rights import as_nobody, open_to_all
@@ -50,7 +51,7 @@ def since(broker: Broker, previous: Path, output: Path) -> tuple[CollectResult, 
 
 def change_manifest(folder: Path, **values: Any) -> None:
     document = json.loads((folder / MANIFEST).read_text())
-    (folder / MANIFEST).write_text(json.dumps({**document, **values}))
+    (folder / MANIFEST).write_bytes(resealed({**document, **values}))
 
 
 class TestNotUsed:
@@ -215,7 +216,7 @@ def test_rows_that_somebody_made_up(broker: Broker, tmp_path: Path, change: Call
     document = json.loads((first / MANIFEST).read_text())
     content = store.read_bytes()
     document["log_dirs"][0] |= {"segments_bytes": len(content), "segments_crc32c": crc32c.crc32c(content)}
-    (first / MANIFEST).write_text(json.dumps(document))
+    (first / MANIFEST).write_bytes(resealed(document))
     result, _lines = since(broker, first, tmp_path / "second")
     assert result.manifest.counts["segments_taken_over"] == 0
     assert held(result) == held(taken(broker.path, tmp_path / "full"))

@@ -18,6 +18,7 @@ from replica_audit.collect import CollectResult, scrub
 from replica_audit.collect.file_identity import ReadCause
 from replica_audit.formats.collection.collected_rows import ROWS
 from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE
+from tests.collect.collections import resealed
 from tests.collect.nights import Broker, at_rest, rot, taken
 from tests.support import in_process
 
@@ -147,7 +148,7 @@ def forge(folder: Path, path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows, schema=ROWS), store)
     content, document = store.read_bytes(), json.loads((folder / MANIFEST).read_text())
     document["log_dirs"][0] |= {"segments_bytes": len(content), "segments_crc32c": crc32c.crc32c(content)}
-    (folder / MANIFEST).write_text(json.dumps(document))
+    (folder / MANIFEST).write_bytes(resealed(document))
 
 
 def test_headers_by_day_and_every_crc_within_the_cycle(broker: Broker, nights: Nights) -> None:

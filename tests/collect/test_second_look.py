@@ -12,6 +12,7 @@ from replica_audit.collect import CollectResult
 from replica_audit.collect.log_dir_capture import LogDirCapture
 from replica_audit.formats.collection.collection_manifest import CapturedReplica, content, parse, read
 from replica_audit.model import SecondLook
+from tests.collect.collections import resealed
 from tests.collect.test_races import locked, once, taken, write_replica, write_segment
 from tests.formats import kafka_files as kf
 from tests.support import in_process
@@ -145,4 +146,4 @@ def test_the_manifest_keeps_it_and_an_older_one_lacks_it(data: Path) -> None:
     (replica,) = document["log_dirs"][0]["replicas"]
     assert replica["second_look"]["epochs"] == [[1, 8]]
     del replica["second_look"]
-    assert parse(json.dumps(document).encode()).log_dirs[0].replicas[0].second_look is None
+    assert parse(resealed(document)).log_dirs[0].replicas[0].second_look is None

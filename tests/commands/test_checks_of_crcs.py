@@ -11,6 +11,7 @@ import pytest
 
 from replica_audit.cli import main
 from replica_audit.formats.collection.collection_manifest import MANIFEST
+from tests.collect.collections import resealed
 from tests.house.checkout import ROOT
 
 SAMPLE = ROOT / "tests/data/sample/committed-loss"
@@ -64,7 +65,8 @@ def test_a_collector_that_stopped_is_named(tmp_path: Path, capsys: pytest.Captur
     root = _collected(tmp_path / "collected")
     manifest = root / "broker-2" / MANIFEST
     then = datetime.now(UTC) - timedelta(days=31, hours=1)
-    manifest.write_text(re.sub(r"(_at\": ?\")20[^\"]*", rf"\g<1>{then:%Y-%m-%dT%H:%M:%S.000Z}", manifest.read_text()))
+    changed = re.sub(r"(_at\": ?\")20[^\"]*", rf"\g<1>{then:%Y-%m-%dT%H:%M:%S.000Z}", manifest.read_text())
+    manifest.write_bytes(resealed(json.loads(changed)))
     told = _told(capsys, root, tmp_path / "a.json")
     assert f"{_AGE}{then:%Y-%m-%d %H:%M} UTC (broker 2), 31 days before this run: does its collector still run?" in told
     page = (tmp_path / "a.html").read_text(encoding="utf-8")

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from replica_audit.errors import MetadataError
-from replica_audit.formats.collection.collection_manifest import CapturedLogDir, CapturedReplica, Manifest, Unread, content, parse
+from replica_audit.formats.collection.collection_manifest import (
+    CapturedLogDir,
+    CapturedReplica,
+    Manifest,
+    Unread,
+    content,
+    file_digest,
+    identity,
+    parse,
+)
+from tests.collect.collections import resealed, without_digests
 
 UNREAD = Unread(path="/data/a/x-0", kind="directory", reason="Permission denied")
 REPLICA = CapturedReplica(
@@ -38,6 +49,7 @@ LOG_DIR = CapturedLogDir(
     unread=(UNREAD,),
     small_files_bytes=70,
     small_files_crc32c=7,
+    file_digests={"meta.properties": file_digest(b"version=1")},
 )
 MANIFEST = Manifest(
     broker_id=1,
@@ -63,15 +75,15 @@ def test_people_read_it() -> None:
     document = json.loads(content(MANIFEST))
     assert document["started_at"] == "2026-09-21T14:13:20.000Z"
     assert document["log_dirs"][0]["replicas"][0]["captured_at"] == "2026-09-21T14:13:20.123Z"
-    assert list(document)[-1] == "log_dirs", "the long part comes last"
+    assert list(document)[-2:] == ["log_dirs", "digest"], "the long part comes last"
 
 
 def test_an_earlier_release_had_small_files_in_folders() -> None:
     document = json.loads(changed("version", to=1))
     for name in ("small_files_bytes", "small_files_crc32c"):
         del document["log_dirs"][0][name]
-    (found,) = parse(json.dumps(document).encode()).log_dirs
-    assert found == replace(LOG_DIR, small_files_bytes=None, small_files_crc32c=None)
+    (found,) = parse(json.dumps(without_digests(document)).encode()).log_dirs
+    assert found == replace(LOG_DIR, small_files_bytes=None, small_files_crc32c=None, file_digests=None)
 
 
 def changed(*path: str | int, to: Any) -> bytes:
@@ -80,7 +92,7 @@ def changed(*path: str | int, to: Any) -> bytes:
     for key in path[:-1]:
         inner = inner[key]
     inner[path[-1]] = to
-    return json.dumps(document).encode()
+    return resealed(document)
 
 
 @pytest.mark.parametrize(
@@ -122,3 +134,38 @@ def changed(*path: str | int, to: Any) -> bytes:
 def test_what_is_refused(text: bytes, says: str) -> None:
     with pytest.raises(MetadataError, match=says):
         parse(text)
+
+
+def test_no_byte_of_it_can_change_unnoticed() -> None:
+    written = content(MANIFEST)
+    for at in range(len(written)):
+        changed_byte = written[:at] + bytes([written[at] ^ 1]) + written[at + 1 :]
+        with pytest.raises(MetadataError):
+            parse(changed_byte)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(content(MANIFEST).replace(b'"high_watermark": 12', b'"high_watermark": 1'), id="a digit is gone"),
+        pytest.param(json.dumps(json.loads(content(MANIFEST))).encode(), id="formatted again"),
+        pytest.param(re.sub(rb',\n "digest": "[^"]*"', b"", content(MANIFEST)), id="the digest is gone"),
+        pytest.param(re.sub(rb"[0-9a-f]{32}\"\n}", b'"\n}', content(MANIFEST)), id="the digest is empty"),
+    ],
+)
+def test_one_that_was_changed_says_so(text: bytes) -> None:
+    with pytest.raises(MetadataError, match="not what collect wrote: it was changed since"):
+        parse(text)
+
+
+def test_an_earlier_release_wrote_no_digests() -> None:
+    found = parse(json.dumps(without_digests(json.loads(content(MANIFEST))), indent=1).encode())
+    assert found == replace(MANIFEST, log_dirs=(replace(LOG_DIR, file_digests=None),))
+    assert (found.is_sealed, MANIFEST.is_sealed) == (False, True)
+
+
+def test_its_beginning_names_the_broker() -> None:
+    assert identity(content(MANIFEST)[:200]) == (1, None)
+    assert identity(content(replace(MANIFEST, cluster_id="c"))[:200]) == (1, "c")
+    for text in (b"", b"[1]", b'{"broker_id": "x",\n "host"', content(MANIFEST)[:40]):
+        assert identity(text) is None

@@ -166,19 +166,8 @@ def _batch_index(mutation: Mutation, _place: Place) -> bool:
     return mutation.kind in ("collection batch index flipped", "collection batch index another's")
 
 
-def _of_collected_log_dir(mutation: Mutation, _place: Place) -> bool:
-    return mutation.kind.startswith("collection ") and mutation.kind.split()[1] in (*CHECKPOINTS, "meta.properties")
-
-
 def _epoch_on_all(mutation: Mutation, _place: Place) -> bool:
     return mutation.kind == "batch epoch" and mutation.facts.get("whose") == "all"
-
-
-_INFORMATION = ("host", "counts", "options", "versions", "read_because", "reading_code", "started_at", "finished_at", "vanished", "in_use")
-
-
-def _information(mutation: Mutation, _place: Place) -> bool:
-    return mutation.kind.startswith("manifest ") and mutation.facts["field"] in _INFORMATION
 
 
 def _text_says_twice(mutation: Mutation, _place: Place) -> bool:
@@ -226,7 +215,6 @@ ACCEPTED = (
     Accepted("METADATA_ALONE", "what only the metadata says", _is_of(*(f"metadata {what}" for what in _METADATA_SAYS))),
     Accepted("BESIDE_A_METADATA_LOG", "cluster-metadata.json beside a metadata log that decides", _beside_a_metadata_log),
     Accepted("BATCH_INDEX_UNREAD", "a batch index of a collection, which is opened only where a truncation cuts", _batch_index),
-    Accepted("INFORMATION", "what a collection says of itself and no verdict rests on", _information),
     Accepted("TEXT_POSITION", "positions, sizes, counts and producers in a text", _text_says_twice),
     Accepted("CLEAN_STOP", "whether a broker was stopped cleanly", _is_of("clean shutdown mark added", "clean shutdown mark removed")),
 )
@@ -240,7 +228,6 @@ KNOWN = (
     Accepted("METADATA_CONTRADICTS_ITSELF", "an ISR that no controller writes", _is_of(*(f"metadata {what}" for what in _CONTRADICTORY))),
     Accepted("EPOCH_ON_ALL", "a later epoch of one batch on every replica", _epoch_on_all),
     Accepted("SEGMENT_RENAMED", "a segment that is named for another offset than that of its first batch", _is_of("segment renamed")),
-    Accepted("LOG_DIR_FILES_UNSEALED", "a changed small file of a collected log directory", _of_collected_log_dir),
 )
 
 

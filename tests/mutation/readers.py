@@ -9,6 +9,7 @@ from pathlib import Path
 
 from replica_audit.errors import MetadataError
 from replica_audit.formats.collection import collection_manifest
+from replica_audit.formats.collection.collection_manifest import sealed
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.java_properties import properties
@@ -94,7 +95,7 @@ def readers() -> Iterator[tuple[str, Reader]]:
     yield "partition.metadata", Reader(read=small(checkpoints.topic_id, MetadataError), samples=contents("partition.metadata"), weight=2)
     documents = [content for content in contents("cluster-metadata.json", most=7) if len(content) < MOST]
     yield "cluster-metadata.json", Reader(read=cluster_document, samples=documents, ends=ends_of_partitions, weight=4)
-    yield "manifest.json", Reader(read=manifest, samples=[_manifest()], ends=ends_of_replicas, weight=3)
+    yield "manifest.json", Reader(read=manifest, samples=[_manifest(), sealed(_manifest().decode())], ends=ends_of_replicas, weight=3)
     yield from collected_readers()
     yield "configuration", Reader(read=settings, samples=[(ROOT / "conf" / "audit.yaml").read_bytes()[:3000], _SETTINGS], weight=1)
     yield "client properties", Reader(read=client, samples=[_CLIENT], weight=1)

@@ -34,7 +34,14 @@ from replica_audit.collect.segment_reading import LiveSegmentReader
 from replica_audit.collect.segment_rows import SegmentRows
 from replica_audit.collect.taking_over import TakingOver
 from replica_audit.errors import InputError
-from replica_audit.formats.collection.collection_manifest import SEGMENTS_FILE, SMALL_FILES_FILE, CapturedLogDir, CapturedReplica, Unread
+from replica_audit.formats.collection.collection_manifest import (
+    SEGMENTS_FILE,
+    SMALL_FILES_FILE,
+    CapturedLogDir,
+    CapturedReplica,
+    Unread,
+    file_digest,
+)
 from replica_audit.formats.collection.missing_files import BATCHES_FOLDER
 from replica_audit.formats.collection.row_digests import replica_digest
 from replica_audit.formats.log_dir import checkpoints
@@ -69,7 +76,7 @@ class LogDirCapture:
         self.meta: checkpoints.MetaProperties | None = None
         self._output, self._pace, self._reader, self._has_index = output, pace, reader, has_index
         self._own_unread: list[Unread] = []
-        self._copied: list[str] = []
+        self._copied: dict[str, str] = {}  # the small files of the log directory, with their digests
         self._captures = 0
         self._offsets = OffsetEntries(path, {})
         self._was_clean: tuple[int, int] | None = None
@@ -101,8 +108,7 @@ class LogDirCapture:
         rows = RowsFile(self.folder / SEGMENTS_FILE)
         self._files = _Files(rows, SmallFilesFile(self.folder / SMALL_FILES_FILE), Spool(self.folder))
         for name, content in found.items():
-            self._output.write(self.folder / name, content)
-        self._copied += found
+            self._copy(name, content)
         self._own_unread += [Unread(path=str(self.path / name), kind=name, reason=reason) for name, reason in unread.items()]
         self._offsets = OffsetEntries(self.path, found)
         with suppress(InputError):
@@ -114,6 +120,10 @@ class LogDirCapture:
             self._earlier = TakingOver(found_rows, self._pace, scrub, verify_crc=self._reader.verify_crc)
         made = SegmentRows(self.folder, self._output, segments, self._earlier, verifying, has_index=self._has_index)
         self._replica_reader = ReplicaReader(self.path, made, self._files.spool)
+
+    def _copy(self, name: str, content: bytes) -> None:
+        self._output.write(self.folder / name, content)
+        self._copied[name] = file_digest(content)
 
     @property
     def _open(self) -> _Files:
@@ -258,8 +268,7 @@ class LogDirCapture:
         """
         if self._was_clean is not None and file_identity(self.path / log_dir.CLEAN_SHUTDOWN) == self._was_clean:
             with suppress(OSError):
-                self._output.write(self.folder / log_dir.CLEAN_SHUTDOWN, whole_content(self.path / log_dir.CLEAN_SHUTDOWN))
-                self._copied.append(log_dir.CLEAN_SHUTDOWN)
+                self._copy(log_dir.CLEAN_SHUTDOWN, whole_content(self.path / log_dir.CLEAN_SHUTDOWN))
         self.is_in_use = self.is_in_use or is_locked(self.path / LOCK)
         self._open.spool.close()
         size, checksum = self._open.rows.close()
@@ -278,6 +287,7 @@ class LogDirCapture:
             unread=(*self._own_unread, *(one for _directory, found in sorted(self.unread.items()) for one in found)),
             small_files_bytes=small_size,
             small_files_crc32c=small_checksum,
+            file_digests=self._copied,
         )
 
     def _digest(self, capture: int) -> str:

@@ -44,7 +44,7 @@ class SegmentFile:
     `unpacked_bytes` is the size of a whole text that is packed or not in UTF-8, and so has to be read from its beginning; 0 otherwise.
     `stops_early`: the text was made with a limit of bytes, so that those which it calls invalid at the end are only not read.
     Of a segment that was collected, `path` is where it lay on the broker, `batch_index` the Parquet file that tells its batches, and `copy`
-    a copy of the whole segment, if one was made.
+    a copy of the whole segment, if one was made; `kept_crc32c` is the CRC-32C of the copy or the index, None of an earlier release's.
     """
 
     path: str
@@ -58,6 +58,7 @@ class SegmentFile:
     unpacked_bytes: int = 0
     batch_index: str | None = None
     copy: str | None = None
+    kept_crc32c: int | None = None
     stops_early: bool = False
 
 

@@ -43,17 +43,19 @@ from replica_audit.formats.collection.collection_manifest import (
     CapturedLogDir,
     CapturedReplica,
     Manifest,
+    file_digest,
     read,
 )
 from replica_audit.formats.collection.missing_files import MissingFiles, index_path
 from replica_audit.formats.collection.scanned_rows import scanned
 from replica_audit.formats.collection.small_files_file import Contents, is_as_collected, kept_small_files
 from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.log_dir.whole_file import whole_content
 from replica_audit.model import BatchRun, SegmentFile
 from replica_audit.rows.arrow import BOOLEAN, STRING
 
 SOURCE = "collected"
-_FILE_COLUMNS = ["capture", "directory", "name", "base_offset", "swap", "size_bytes", "batch_count", "index_bytes"]
+_FILE_COLUMNS = ["capture", "directory", "name", "base_offset", "swap", "size_bytes", "batch_count", "index_bytes", "kept_crc32c"]
 _SCAN_COLUMNS = [name for name in ROWS.names if name not in OF_COLLECTING]
 _ROWS_AT_ONCE = 256  # those of a compacted log may be large
 _NUMBERS_AT_ONCE = 2048  # of some numbers and names each, or such as stay in Arrow
@@ -176,6 +178,7 @@ class CollectedLogDir:
             swap=row["swap"],
             batch_index=self._index(row),
             copy=str(self.folder / directory / name) if self.captured[directory].is_copied else None,
+            kept_crc32c=row["kept_crc32c"],
         )
 
     def _refuse_lacking(self, found: Mapping[str, int]) -> None:
@@ -250,10 +253,29 @@ class CollectedLogDir:
         names = [name for parent, _, name in (one.path.rpartition("/") for one in self.said.unread) if parent == place]
         return tuple(sorted(name for name in names if log_dir.is_known(name) and not log_dir.segment_name(name)))
 
-    def unread(self) -> dict[str, str]:
+    def unread(self) -> dict[str, OSError]:
         """Why small files could not be read on the broker, by where their copies would be."""
-        below = len(self.said.path)
-        return {str(self.folder) + one.path[below:]: one.reason for one in self.said.unread if one.path.startswith(self.said.path + "/")}
+        return {
+            str(self.folder) + one.path[len(self.said.path) :]: OSError(0, one.reason)
+            for one in self.said.unread
+            if one.path.startswith(self.said.path + "/")
+        }
+
+    def own_files(self) -> tuple[dict[str, bytes], dict[str, OSError]]:
+        """The small files of the log directory itself, by path, and why some cannot be used; none where the manifest has no digests."""
+        kept: dict[str, bytes] = {}
+        unusable: dict[str, OSError] = {}
+        digests = self.said.file_digests
+        for name in self.said.files if digests is not None else ():
+            path = self.folder / name
+            try:
+                found = whole_content(path)
+                if digests is not None and file_digest(found) != digests.get(name):
+                    raise ForgedError("it was changed since, by the digest that the manifest has of it")
+                kept[str(path)] = found
+            except OSError as error:
+                unusable[str(path)] = error
+        return kept, unusable
 
 
 def _has_size(path: str, size_bytes: int) -> bool:

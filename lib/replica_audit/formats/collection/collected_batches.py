@@ -7,7 +7,7 @@ from pathlib import Path
 
 from replica_audit.files.locations import located
 from replica_audit.formats.collection.broker_folder import log_dir_of
-from replica_audit.formats.collection.collected_rows import ForgedError
+from replica_audit.formats.collection.collected_rows import ForgedError, not_as_written
 from replica_audit.formats.collection.collection_manifest import SEGMENTS_FILE
 from replica_audit.formats.segment.batch_index import read_index, synthetic
 from replica_audit.formats.segment.segment_scan import read_batches
@@ -48,6 +48,9 @@ def _recorded(file: SegmentFile) -> Path | None:
 def _as_recorded(file: SegmentFile, path: Path, runs: Sequence[BatchRun] | None) -> Iterator[BatchHeader]:
     last, may_go_back = -1, runs is None or goes_back(runs) is not None
     try:
+        changed = None if file.kept_crc32c is None else not_as_written(path, path.stat().st_size, file.kept_crc32c)
+        if changed is not None:
+            raise ForgedError(changed)
         for item in read_index(path, may_go_back=may_go_back) if file.copy is None else read_batches(path, verify_crc=False):
             if isinstance(item, BatchHeader):
                 yield item

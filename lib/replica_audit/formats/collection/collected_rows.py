@@ -56,10 +56,10 @@ ROWS = pa.schema(
         )
     )
 )
-OF_COLLECTING = ("identity", "verified_at_ms", "kept_crc32c")  # what the next collection asks, and no audit
-# The columns in the digest of a replica: those that an audit reads, and the CRC of the segment's copy or batch index.
-DIGESTED = [name for name in ROWS.names if name not in ("capture", "identity", "verified_at_ms")]
-LATER_COLUMNS = ("producers", *OF_COLLECTING)  # which an earlier release did not write
+OF_COLLECTING = ("identity", "verified_at_ms")  # what the next collection asks, and no audit
+# The columns in the digest of a replica: those that an audit reads.
+DIGESTED = [name for name in ROWS.names if name not in ("capture", *OF_COLLECTING)]
+LATER_COLUMNS = ("producers", "kept_crc32c", *OF_COLLECTING)  # which an earlier release did not write
 _TEXTS = ("path", "kind", "code", "detail", "remedy")
 COPY_AGAIN = "copy the whole folder again; or collect again"
 

@@ -1,6 +1,7 @@
 """`manifest.json`, which `collect` writes last: what it took, when, from where, and what it could not read.
 
-A folder that has one is whole. Files are named by where they lay on the broker.
+A folder that has one is whole. Files are named by where they lay on the broker. It vouches for the other files of the collection by their
+digests, and ends with one of its own: against accidents and careless edits, not against those who write a new one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from hashlib import blake2b
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +30,7 @@ FORMAT = "replica-audit collection"
 VERSION = 2
 _READ = (1, VERSION)  # in version 1 the small files of replicas were files of their own
 T = TypeVar("T")
+_SEAL = b',\n "digest": "'  # behind everything else
 OFFSETS = ("high_watermark", "recovery_point", "log_start_offset", "cleaner_offset")
 
 
@@ -90,7 +93,8 @@ class CapturedReplica:
 class CapturedLogDir:
     """One log directory: `path` on the broker, `folder` in the collection.
 
-    `files` are the small files of it that were copied. `in_use` is whether a broker had it locked; None if that could not be told.
+    `files` are the small files of it that were copied, `file_digests` their digests, as of `file_digest`, by name; None: an earlier release
+    collected it, which made none. `in_use` is whether a broker had it locked; None if that could not be told.
     `vanished` are replica directories that were deleted or renamed while they were read. `segments_bytes` and `segments_crc32c` are of the
     whole file `segments.parquet`, `small_files_bytes` and `small_files_crc32c` of `small-files.parquet`; None: an earlier release collected
     it, and the small files of each replica are in a folder of its name.
@@ -108,6 +112,7 @@ class CapturedLogDir:
     unread: tuple[Unread, ...] = ()
     small_files_bytes: int | None = None
     small_files_crc32c: int | None = None
+    file_digests: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +136,16 @@ class Manifest:
     read_because: Mapping[str, int] = field(default_factory=dict)
     reading_code: str | None = None
 
+    @property
+    def is_sealed(self) -> bool:
+        """Whether a changed digit would be noticed, in it or a small file of a log directory: earlier releases wrote no digests."""
+        return all(log_dir.file_digests is not None for log_dir in self.log_dirs)
+
+
+def file_digest(content: bytes) -> str:
+    """The digest of a small file, or of what stands before that of the manifest."""
+    return blake2b(content, digest_size=16).hexdigest()
+
 
 def content(manifest: Manifest) -> bytes:
     """The file's bytes."""
@@ -143,7 +158,13 @@ def content(manifest: Manifest) -> bytes:
             if replica["second_look"] is not None:
                 _with_times(replica["second_look"])
     document["log_dirs"] = log_dirs  # the long part last
-    return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
+    return sealed(json.dumps(document, indent=1, ensure_ascii=False))
+
+
+def sealed(text: str) -> bytes:
+    """The file's bytes: an object, as JSON in lines, with the digest of that as its last field."""
+    said = text.encode().removesuffix(b"\n}")
+    return said + _SEAL + file_digest(said).encode() + b'"\n}\n'
 
 
 def _with_times(document: dict[str, Any]) -> None:
@@ -166,7 +187,7 @@ def parse(content: bytes, wanted: Callable[[str], bool] | None = None) -> Manife
         wanted: which replica directories to read, by their names; None for all of them.
 
     Raises:
-        MetadataError: it is none, or is of a later version.
+        MetadataError: it is none, is of a later version, or is not as it was written.
     """
     try:
         document = json.loads(content)
@@ -176,6 +197,7 @@ def parse(content: bytes, wanted: Callable[[str], bool] | None = None) -> Manife
         raise MetadataError("not a manifest that collect wrote")
     if document.get("version") not in _READ:
         raise UnknownVersionError(document.get("version"))
+    _refuse_changed(content, document)
     top, has_small_files = Fields(document, "manifest"), document["version"] > 1
     return Manifest(
         broker_id=top.integer("broker_id", INT32),
@@ -193,6 +215,23 @@ def parse(content: bytes, wanted: Callable[[str], bool] | None = None) -> Manife
         read_because=top.mapping("read_because"),
         reading_code=top.optional_text("reading_code"),
     )
+
+
+def identity(beginning: bytes) -> tuple[int, str | None] | None:
+    """The ids of the broker and its cluster, from a manifest's first kilobytes; None: they are not there. Its digest is not checked."""
+    try:
+        first = json.loads(beginning.partition(b',\n "host"')[0] + b"}")
+        return Fields(first, "manifest").integer("broker_id", INT32), Fields(first, "manifest").optional_text("cluster_id")
+    except (ValueError, AttributeError, MetadataError):
+        return None
+
+
+def _refuse_changed(content: bytes, document: Mapping[str, Any]) -> None:
+    """Refuse what has another digest than it ends with, or has lost it; an earlier release wrote neither that nor those of files."""
+    said, _, seal = content.rpartition(_SEAL)
+    is_old = "digest" not in document and not (said or b'"file_digests"' in content)
+    if not is_old and seal != file_digest(said).encode() + b'"\n}\n':
+        raise MetadataError("not what collect wrote: it was changed since, for it has not the digest that it ends with")
 
 
 def read(path: Path, wanted: Callable[[str], bool] | None = None) -> Manifest:
@@ -221,6 +260,7 @@ def _log_dir(fields: Fields, wanted: Callable[[str], bool] | None, *, has_small_
         unread=tuple(_unread(unread) for unread in fields.objects("unread")),
         small_files_bytes=fields.integer("small_files_bytes") if has_small_files else None,
         small_files_crc32c=fields.integer("small_files_crc32c", 2**32) if has_small_files else None,
+        file_digests=fields.mapping("file_digests") if "file_digests" in fields.values else None,
     )
 
 

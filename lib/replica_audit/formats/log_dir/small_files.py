@@ -69,11 +69,11 @@ NO_FILES = LogDirFiles()
 class SmallFiles:
     """Reads small files.
 
-    `unread` says of some why they could not be read where they were collected; `kept` is what those hold that a collection has in one file.
+    Of a collection `unread` says why some could not be read where they were collected, or are not what was; `kept` is what others hold.
     """
 
     def __init__(self) -> None:
-        self.unread: dict[str, str] = {}
+        self.unread: dict[str, OSError] = {}
         self.kept: dict[str, bytes] = {}
 
     def parse(self, path: Path, parser: Callable[[bytes], _T], problems: list[Problem]) -> _T | None:
@@ -81,7 +81,7 @@ class SmallFiles:
         remedy = _REMEDIES.get(path.name, "copy the file again, or compare it with the broker's own")
         try:
             if self.unread and str(path) in self.unread:
-                raise OSError(0, self.unread[str(path)])
+                raise self.unread[str(path)]
             kept = self.kept.get(str(path)) if self.kept else None
             return parser(whole_content(path) if kept is None else kept)
         except InputError as error:

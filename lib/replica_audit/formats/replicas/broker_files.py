@@ -39,6 +39,10 @@ from replica_audit.model import CANNOT_READ, INCOMPLETE_COLLECTION, LogDirectory
 
 _OF_A_LOG_DIR = (log_dir.META_PROPERTIES, log_dir.CLEAN_SHUTDOWN, *log_dir.OFFSET_CHECKPOINTS)
 _NO_MANIFEST = "no manifest names it: collect was ended before it was done, or what it wrote was copied in part"
+_NO_DIGESTS = (
+    "an earlier release collected it, without digests: what was changed since in the manifest, or in the small files of a log directory, "
+    "would not be noticed"
+)
 
 IsWanted = Callable[[str, int], bool]  # of a topic and a partition
 
@@ -179,6 +183,8 @@ class _Walk:
                 return True
             return False
         self.collected |= found
+        if not manifest.is_sealed:
+            self._tell(folder.path / MANIFEST, "collection", "no-digests", _NO_DIGESTS, "collect again with this release")
         for unread in (*manifest.unread, *(one for said in manifest.log_dirs for one in said.unread if one.kind == "directory")):
             self.problems.append(cannot_read(Path(unread.path), unread.kind, OSError(0, unread.reason)))
         return True
@@ -203,7 +209,9 @@ class _Walk:
         except OSError as error:
             self.problems.append(cannot_read(store.small_files_path, "collection", error))
             return
-        self.small.unread |= store.unread()
+        kept, unusable = store.own_files()
+        self.small.kept |= kept
+        self.small.unread |= store.unread() | unusable
         self._log_dir(store.listed())
         parent = str(folder.path)
         self.problems += missing.problems(folder.path)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from replica_audit.errors import InputError
-from replica_audit.files.locations import located
-from replica_audit.formats.collection.collection_manifest import MANIFEST, is_collected_log_dir
+from replica_audit.files.locations import beginning, located
+from replica_audit.formats.collection.collection_manifest import MANIFEST, identity, is_collected_log_dir
 from replica_audit.formats.dump import replica_names
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
@@ -21,6 +21,7 @@ from replica_audit.model import INCOMPLETE_COLLECTION, Problem
 from replica_audit.storage.inputs.listed_folders import MOST_FOLDERS, ListedFolders
 
 _DEPTH = 7
+_HEAD = 1 << 12  # bytes of a manifest that name the broker
 _KEPT = "left out: an earlier collection, which collect --replace kept since the newer one could not read some of the files that it has"
 _OF_KEPT = "delete it once nobody needs it; to audit it, move it into another folder under the name broker-ID"
 _LOG_DEPTH = 3  # folders below one that lies beside the brokers'
@@ -126,7 +127,9 @@ class Tree:
             meta, below = None, []
             if not _holds_replica_files(files):
                 meta = _meta(folder / log_dir.META_PROPERTIES) if log_dir.META_PROPERTIES in files else None
-                if not is_collected_log_dir(files):
+                if is_collected_log_dir(files):
+                    meta = meta if meta and _is_of_the_collected(folder.parent / MANIFEST, meta) else None
+                else:
                     is_log_dir = any(name in files for name in log_dir.OFFSET_CHECKPOINTS)
                     # replica directories: thousands, which need not be listed
                     below = [
@@ -272,6 +275,15 @@ class Tree:
 
 def _holds_replica_files(files: Sequence[str]) -> bool:
     return log_dir.EPOCH_CHECKPOINT in files or log_dir.PARTITION_METADATA in files or any(log_dir.segment_name(name) for name in files)
+
+
+def _is_of_the_collected(manifest: Path, meta: checkpoints.MetaProperties) -> bool:
+    """Whether a meta.properties names the broker of its collection; else it was changed since, which the listing of the folder reports."""
+    try:
+        said = identity(beginning(manifest, _HEAD, manifest.stat().st_size))
+    except OSError:
+        return True  # reported with the folder
+    return said is None or (said[0] == meta.broker_id and (None in (said[1], meta.cluster_id) or said[1] == meta.cluster_id))
 
 
 def _meta(file: Path) -> checkpoints.MetaProperties | None:
