@@ -53,6 +53,11 @@ def command_line(name: str) -> str:
     return f"{program()} {shown_name(name)}"
 
 
+def option(name: str, value: str) -> list[str]:
+    """An option with its value, as words of a command to type: joined where the value itself would be taken for an option, as `--help`."""
+    return [f"{name}={value}"] if value.startswith("-") else [name, value]
+
+
 def shipped(path: str) -> Path:
     """A file or folder of the project, by its path in a checkout: there, or as a copy that the wheel brought along (setup.py)."""
     return _PACKAGE / "shipped" / path if is_installed() else _checkout() / path

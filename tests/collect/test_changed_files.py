@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def audited(root: Path) -> Told:
     """Exit code, verdicts and input problems."""
     tables = triage([str(root)], Settings(), tell=lambda _event: None, run_id="changed").tables
 
-    def rows(table: str) -> Iterator[dict[str, object]]:
+    def rows(table: str) -> Iterator[dict[str, Any]]:
         found = tables.dataset(table)
         yield from () if found is None else found.to_table().to_pylist()
 

@@ -9,6 +9,9 @@ import pytest
 
 from replica_audit import cli
 from replica_audit.config import Settings
+from replica_audit.program import option
+from tests.formats import record_files as rf
+from tests.salvage.test_made_logs import diverged
 from tests.support.warehouse import write_warehouse
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -63,6 +66,18 @@ def test_of_a_triage_of_several_clusters_fits_80_columns(capsys: pytest.CaptureF
     lines = lines_behind(capsys.readouterr().out, "Next: run the same command with")
     assert [shlex.split(line)[0].rstrip(":") for line in lines] == ["--partition", "--html", "--plan"]
     assert max(map(len, lines)) + 2 <= 80
+
+
+def test_names_that_begin_with_a_dash_are_no_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--help` is a topic that Kafka allows, and ids of clusters may begin with a dash."""
+    diverged(tmp_path / "input", rf.batch(10, (b"a", b"1")), topic="--help")
+    command = ["triage", "--input", str(tmp_path / "input")]
+    assert cli.main(command) == 1
+    (first, *_others) = lines_behind(capsys.readouterr().out, "Next: run the same command with")
+    assert first.partition(": ")[0] == "--partition=--help-0"
+    assert cli.main([*command, *shlex.split(first.partition(": ")[0])]) == 1
+    assert "--help-0" in capsys.readouterr().out
+    assert option("--topic", "orders") == ["--topic", "orders"]
 
 
 def test_none_where_nothing_is_found(capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,6 +33,7 @@ from replica_audit.report.facts.recovery_facts import (
     RecoveryFacts,
 )
 from replica_audit.report.facts.run_report import Electable, OfflinePartition
+from replica_audit.report.plan.kafka_files import rows_csv, table_csv
 from replica_audit.report.plan.names import file_name
 from replica_audit.report.plan.plan import plan_of
 from replica_audit.report.plan.plan_text import render_plan
@@ -551,6 +552,8 @@ def test_generated_scripts_execute_nothing_but_the_tools(tmp_path: Path) -> None
     groups = [word.removeprefix("--group=") for call in calls for word in call if word.startswith("--group=")]
     assert sorted(set(groups)) == sorted({name for name in HOSTILE})
     topics = [call[call.index("--topic") + 1] for call in calls if "--topic" in call]
+    assert not [topic for topic in topics if topic.startswith("-")]
+    topics += [word.removeprefix("--topic=") for call in calls for word in call if word.startswith("--topic=")]
     assert sorted(topics) == sorted({name for name in HOSTILE if name != HOSTILE[1]}), (
         "of the partition that nobody leads nothing is aborted"
     )
@@ -581,6 +584,32 @@ def test_nothing_lies_outside_of_the_folder_and_names_come_back_from_the_files(t
     typed = [line for block in text.split("```sh\n")[1:] for line in block.split("```")[0].splitlines()]
     assert typed
     assert not [line for line in typed if "touch pwned" in line or "../" in line], "no name is in what is typed"
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "\0"])
+def test_a_group_that_no_command_line_can_name_is_refused(name: str) -> None:
+    plan = plan_of(
+        facts(roles=roles("t", 1, leader=1), logs=(log("t", 1),), groups=(group(name, "t", 10, 5), group("g", "t", 10, 5))), RE_READ
+    )
+    assert [one for one in files(plan) if one.endswith(".csv")] == ["reset-g.csv"]
+    assert not any("\0" in content for content in files(plan).values())
+    (refused,) = plan.refusals
+    assert refused.where == ("`t-0`",)
+    assert "no command line can name the group" in refused.why
+
+
+def test_what_a_spreadsheet_would_take_for_a_formula_is_text() -> None:
+    """Of the files for people; those that Kafka's tools read hold every name as it is."""
+    names = ["-topic", "=1+1", "+1", "@sum", "\tx", "'quoted", "plain"]
+    cells = [row[0] for row in csv.reader(io.StringIO(table_csv([(name, -1) for name in names])))]
+    assert cells == ["'-topic", "'=1+1", "'+1", "'@sum", "'\tx", "''quoted", "plain"]
+    assert [cell.removeprefix("'") for cell in cells] == names
+    assert {row[1] for row in csv.reader(io.StringIO(table_csv([("a", -1)])))} == {"-1"}, "a number stays one"
+    assert [row[0] for row in csv.reader(io.StringIO(rows_csv([(name,) for name in names])))] == names
+    cut = verdict("-rf", 2, "committed_loss", truncation_offset=10, removed_records=5, removed_committed=4)
+    saved = plan_of(facts(verdicts=(cut,), roles=roles("-rf", 1, 2, leader=1), logs=(log("-rf", 2),)), RE_READ)
+    row = next(csv.reader(files(saved)["save-first.csv"].splitlines()[1:]))
+    assert row[2] == "./-rf-0", "a path that is right behind LOG_DIR/"
 
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=40)

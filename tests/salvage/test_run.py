@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -281,6 +282,15 @@ def test_hostile_names_are_quoted_everywhere(tmp_path: Path) -> None:
     (row,) = [line for line in text.split("\n") if "| 10..10 |" in line]
     assert row.replace("\\|", "").count("|") == 10
     assert all(path.resolve().is_relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("*"))
+
+
+def test_no_character_of_a_name_is_markdown(tmp_path: Path) -> None:
+    topic = "<b>[x](javascript:1)_y_|`z`"
+    diverged(tmp_path / "in", rf.batch(10, (b"a", b"1")), topic=topic)
+    text = salvage_text.document(saved(audited(tmp_path / "in"), tmp_path / "out"))
+    prose = text[: text.index("```sh")] + text[text.rindex("```") :]
+    assert "`<b>[x](javascript:1)_y_\\|\\x60z\\x60-0`" in prose
+    assert "javascript" not in re.sub(r"`[^`\n]*`", "", prose), "outside of code"
 
 
 def test_every_file_says_what_came_of_it(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from shlex import join
 
 from replica_audit.errors import visible
+from replica_audit.program import option
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.due_facts import NAMED, STOPPED, UNKNOWN, DueElection, DueFacts, DuePartitions, KnownSum
@@ -193,8 +195,8 @@ def _still_open(facts: DueFacts) -> Iterator[DueDecision]:
     said = f"{found.rows} error{' is' if one else 's are'} still open from earlier runs ({_names(found)}): this run could not check "
     said += f"{'it' if one else 'them'}, or found something else there."
     if found.seen_by is not None:
-        place = visible(f"{found.worst[0]}-{found.worst[1]}")
-        said += f" `explain --run-id {visible(found.seen_by)} --partition {place}` shows what that run saw there."
+        words = [*option("--run-id", found.seen_by), *option("--partition", f"{found.worst[0]}-{found.worst[1]}")]
+        said += f" `explain {visible(join(words))}` shows what that run saw there."
     yield DueDecision(
         urgency=Urgency.STILL_OPEN, text=f"{said} Audit again with every broker's files before you act there.", partitions=found.first
     )

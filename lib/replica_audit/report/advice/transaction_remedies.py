@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from shlex import quote
+from shlex import join
 
 from replica_audit.errors import visible
+from replica_audit.program import option
 from replica_audit.protocol.transactions.open_transactions import HangsBecause
 from replica_audit.report.facts.transaction_rows import ExplainedTransaction, ReplicaOfTransaction
 from replica_audit.report.layout.paragraphs import listed, offsets
@@ -108,7 +109,7 @@ def _names(names: Sequence[str]) -> str:
 
 def abort_command(one: ExplainedTransaction, topic: str, partition: int) -> tuple[str, str]:
     """The line that ends a transaction, in two parts: the tool, and what it ends."""
-    where = f"--topic {quote(topic)} --partition {partition}"
+    where = f"{join(option('--topic', topic))} --partition {partition}"
     if one.abort_form != _BY_PRODUCER:
         return f"{TOOL} abort", f"{where} --start-offset {one.first_offset}"
     return f"{TOOL} abort", f"{where} {_by_producer(one)}"
@@ -139,8 +140,9 @@ def save_first(one: ExplainedTransaction, topic: str, partition: int) -> str | N
         return None
     records = f"the records of {offsets(one.first_offset, one.last_offset + 1)}, {whose(one)}"
     read = (
-        f"kafka-console-consumer.sh --bootstrap-server BROKER:PORT --isolation-level read_uncommitted --topic {quote(topic)} --partition "
-        f"{partition} --offset {one.first_offset} reads them, and what others wrote between them."
+        f"kafka-console-consumer.sh --bootstrap-server BROKER:PORT --isolation-level read_uncommitted "
+        f"{join(option('--topic', topic))} --partition {partition} --offset {one.first_offset} "
+        "reads them, and what others wrote between them."
     )
     if one.may_be_committed is None:
         hidden = "once it is aborted read_committed consumers never see them"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from replica_audit.program import program
+from replica_audit.program import option, program
 from replica_audit.protocol.exchange.exchange_cases import Case
 from replica_audit.report.advice.damage_remedies import good_copies, what_is_wrong
 from replica_audit.report.advice.remedies import steps
@@ -77,10 +77,11 @@ class Section:
 
 def command(report: Report, cluster_id: str, topic: str, partition: int) -> str:
     """What prints the explanation of a partition."""
-    place = ["explain", "--warehouse", report.warehouse, "--run-id", report.run_id]
+    place = ["explain", *option("--warehouse", report.warehouse), *option("--run-id", report.run_id)]
     if not report.warehouse:
-        place = ["triage", *(word for given in report.inputs for word in ("--input", given))]
-    words = [*place, "--partition", f"{topic}-{partition}", *(["--cluster", cluster_id] if len(report.clusters) > 1 else [])]
+        place = ["triage", *(word for given in report.inputs for word in option("--input", given))]
+    cluster = option("--cluster", cluster_id) if len(report.clusters) > 1 else []
+    words = [*place, *option("--partition", f"{topic}-{partition}"), *cluster]
     return f"{program()} {shlex.join(words)}"
 
 

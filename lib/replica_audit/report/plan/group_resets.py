@@ -16,6 +16,11 @@ _RE_READ = (
 )
 _SKIP = "stay where they are, or move to the leader's log end: they process nothing twice, and skip what the leader has at those offsets"
 
+_NO_ARGUMENT = (
+    "no command line can name the group, whose id is empty or holds a NUL: reset it by a client of your own "
+    "(Admin.alterConsumerGroupOffsets)"
+)
+
 
 def group_resets(facts: RecoveryFacts, policy: GroupPolicy) -> PlanPart:
     """One step with a file for each group; positions of partitions that nobody leads are refused."""
@@ -23,8 +28,10 @@ def group_resets(facts: RecoveryFacts, policy: GroupPolicy) -> PlanPart:
     refusals = []
     for group in facts.groups:
         offset = _offset(facts, group, policy)
-        if offset is None:
-            where = partition_shown(group.topic, group.partition)
+        where = partition_shown(group.topic, group.partition)
+        if not group.group_id or "\0" in group.group_id:
+            refusals.append(PlanRefusal(what=f"reset group {shown(group.group_id)} on", where=(where,), why=_NO_ARGUMENT))
+        elif offset is None:
             why = "nobody leads the partition" if (group.topic, group.partition) in facts.leaderless else "the leader's log is not known"
             why = f"{why}: audit again once it is online: then the group's position is known"
             refusals.append(PlanRefusal(what=f"reset group {shown(group.group_id)} on", where=(where,), why=why))

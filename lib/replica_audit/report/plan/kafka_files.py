@@ -12,6 +12,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from shlex import quote
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")  # an apostrophe, too: so that taking one away gives back every name
 SERVER = '--bootstrap-server "$BOOTSTRAP"'
 _SCRIPT = """\
 #!/bin/sh
@@ -43,8 +44,13 @@ def reassignment_json(replicas: Mapping[tuple[str, int], Sequence[int]]) -> str:
     return _json({"version": 1, "partitions": made})
 
 
+def table_csv(rows: Iterable[Sequence[str | int]]) -> str:
+    """Rows as CSV for people, who may open it in a spreadsheet: what that would take for a formula gets an apostrophe, as text has it."""
+    return rows_csv([[f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell for cell in row] for row in rows])
+
+
 def rows_csv(rows: Iterable[Sequence[str | int]]) -> str:
-    """Rows as CSV, lines ended by a line feed."""
+    """Rows as CSV for Kafka's tools, exactly as they are; lines ended by a line feed."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 from urllib.parse import quote as percent_encoded
 
 from replica_audit.errors import visible
 
+_MARKDOWN = re.compile(r"[\\`<\[*_|]")
 _LONGEST = 120  # a name of 255 bytes is what file systems take; others are put before and behind it
 
 
@@ -26,3 +28,13 @@ def shown(name: str) -> str:
 def partition_shown(topic: str, partition: int) -> str:
     """A partition in a sentence of Markdown."""
     return shown(f"{topic}-{partition}")
+
+
+def plain(text: str) -> str:
+    """A sentence with names in it: no character of them is Markdown, nor anything that a terminal would obey."""
+    return _MARKDOWN.sub(r"\\\g<0>", visible(text))
+
+
+def cell(text: str) -> str:
+    """Markdown as a cell of a table, which nothing in it ends."""
+    return text.replace("|", "\\|")

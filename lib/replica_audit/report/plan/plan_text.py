@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from replica_audit.report.plan.names import shown
+from replica_audit.report.plan.names import plain, shown
 from replica_audit.report.plan.steps import Plan, PlanStep, Safety
 
-_MARKDOWN = re.compile(r"[\\`<\[*_]")
 _MOST = 20  # places named in a refusal
 _HOLDS = {True: "the run confirms it", False: "THE RUN CONTRADICTS IT", None: "the run does not show it"}
 
@@ -41,7 +39,7 @@ def _head(plan: Plan) -> Iterator[str]:
 
 def _decisions(plan: Plan) -> Iterator[str]:
     if plan.decisions:
-        yield from ("## What is wrong, worst first", "", *(f"- {_plain(text)}" for text in plan.decisions), "")
+        yield from ("## What is wrong, worst first", "", *(f"- {plain(text)}" for text in plan.decisions), "")
 
 
 def _presumed(plan: Plan) -> Iterator[str]:
@@ -86,8 +84,3 @@ def _refused(plan: Plan) -> Iterator[str]:
             more = f" and {len(one.where) - _MOST} more" if len(one.where) > _MOST else ""
             yield f"- {one.what} {', '.join(one.where[:_MOST])}{more}: {one.why}."
         yield ""
-
-
-def _plain(text: str) -> str:
-    """A sentence with names in it: no character of them is Markdown."""
-    return _MARKDOWN.sub(r"\\\g<0>", text)

@@ -9,7 +9,7 @@ from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFact
 from replica_audit.report.plan.elections import leaders_by_plan
 from replica_audit.report.plan.followers import unknown_tails
 from replica_audit.report.plan.gone import brokers_shown, is_stopped
-from replica_audit.report.plan.kafka_files import SERVER, rows_csv
+from replica_audit.report.plan.kafka_files import SERVER, table_csv
 from replica_audit.report.plan.names import partition_shown
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanStep, Presumption, Safety
 from replica_audit.report.plan.truncations import FILE as TRUNCATIONS
@@ -31,7 +31,8 @@ def saving(facts: RecoveryFacts) -> PlanPart:
     rows: list[tuple[str | int, ...]] = [("broker_id", "log_dir", "directory")]
     for topic, partition, broker in holders:
         log = facts.log_of(topic, partition, broker)
-        rows.append((broker, log.log_dir if log else "", log.directory if log else f"{topic}-{partition}"))
+        directory = log.directory if log else f"{topic}-{partition}"
+        rows.append((broker, log.log_dir if log else "", f"./{directory}" if directory.startswith("-") else directory))
     brokers = brokers_shown({broker for *_key, broker in holders})
     return PlanPart(
         steps=(
@@ -57,7 +58,7 @@ def saving(facts: RecoveryFacts) -> PlanPart:
                 check=("# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/DIRECTORY   # prints nothing",),
                 undo="Nothing to undo. Delete the copies once nobody needs them.",
                 files=(
-                    PlanFile(name=FILE, content=rows_csv(rows)),
+                    PlanFile(name=FILE, content=table_csv(rows)),
                     PlanFile(name=TRUNCATIONS, content=truncations_csv(truncations(facts))),
                 ),
             ),

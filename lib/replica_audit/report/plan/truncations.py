@@ -10,8 +10,8 @@ from replica_audit.report.facts.recovery_facts import ActedCut, ActedLog, ActedV
 from replica_audit.report.facts.run_report import Electable
 from replica_audit.report.plan.elections import best_choice, leaders_by_plan
 from replica_audit.report.plan.gone import brokers_shown, unknown_of_gone
-from replica_audit.report.plan.kafka_files import rows_csv
-from replica_audit.report.plan.names import partition_shown
+from replica_audit.report.plan.kafka_files import table_csv
+from replica_audit.report.plan.names import cell, partition_shown
 from replica_audit.words import count
 
 FILE = "truncations.csv"
@@ -49,7 +49,7 @@ def truncations_csv(found: Sequence[LedTruncations]) -> str:
             offsets = (cut.truncation_offset, cut.restart_offset, cut.removed_offsets, cut.removed_records, cut.removed_committed)
             said = ("" if offset is None else offset for offset in offsets)
             rows.append((*one.key, one.leader_id, "yes" if one.is_planned else "no", cut.broker_id, *said))
-    return rows_csv(rows)
+    return table_csv(rows)
 
 
 def truncations_text(found: Sequence[LedTruncations]) -> Iterator[str]:
@@ -66,7 +66,7 @@ def truncations_text(found: Sequence[LedTruncations]) -> Iterator[str]:
             leader = f"**broker {one.leader_id}, planned**" if one.is_planned else f"broker {one.leader_id}"
             if one.election is None:
                 leader = f"broker {one.leader_id}, leads now"
-            yield f"| {_cell(partition_shown(*one.key))} | {leader} | {one.election or '-'} | {_cuts(one)} | {_lost(one)} |"
+            yield f"| {cell(partition_shown(*one.key))} | {leader} | {one.election or '-'} | {_cuts(one)} | {_lost(one)} |"
     if len(keys) > _MOST:
         yield from ("", f"and {len(keys) - _MOST} more partitions. All are in `{FILE}`, if the plan has that file.")
     yield ""
@@ -194,7 +194,3 @@ def _lost(one: LedTruncations) -> str:
     proven = f", {one.lost_committed} committed" if one.lost_committed else ""
     known = f"{count(one.lost_records, 'record')}{proven}" if one.lost_records else "nothing"
     return f"{known} known, and what only {brokers_shown(one.unknown_of)} held" if one.unknown_of else known
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")

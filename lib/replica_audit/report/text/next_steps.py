@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from replica_audit.program import program
+from replica_audit.program import option, program
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.run_report import Finding, OfflinePartition, ReplicaFinding, Report
 from replica_audit.report.facts.worst_first import SEVERITIES
@@ -22,17 +22,17 @@ def next_steps(report: Report) -> Iterator[str]:
         return
     worst = min(every, key=_rank)
     seen_by = worst.last_seen_run_id if isinstance(worst, ReplicaFinding) and worst in earlier else None
-    cluster = ["--cluster", worst.cluster_id] if len(report.clusters) > 1 else []
-    which = ["--partition", f"{worst.topic}-{worst.partition}", *cluster]
+    cluster = option("--cluster", worst.cluster_id) if len(report.clusters) > 1 else []
+    which = [*option("--partition", f"{worst.topic}-{worst.partition}"), *cluster]
     if not report.warehouse:
         yield "Next: run the same command with"
         yield f"  {shlex.join(which)}: explains the worst finding"
         yield "  --html FILE: writes a page with all findings"
         yield f"  {shlex.join(['--plan', 'DIR', *cluster])}: writes the steps of a repair"
     elif "/" in report.warehouse:  # without Spark a catalog cannot be asked where its tables are
-        of_run = ["--warehouse", report.warehouse, "--run-id", report.run_id]
+        of_run = [*option("--warehouse", report.warehouse), *option("--run-id", report.run_id)]
         which_one = "the worst finding" if seen_by is None else f"the worst finding, which run {seen_by} saw last"
-        explained = ["--warehouse", report.warehouse, "--run-id", seen_by or report.run_id, *which]
+        explained = [*option("--warehouse", report.warehouse), *option("--run-id", seen_by or report.run_id), *which]
         yield f"Next: explain {which_one}, make a page, plan the repair"
         yield f"  {program()} explain {shlex.join(explained)}"
         yield f"  {program()} report {shlex.join(of_run)}"

@@ -7,8 +7,10 @@ import shlex
 from collections.abc import Iterator
 
 from replica_audit.errors import visible
+from replica_audit.program import option
 from replica_audit.protocol.salvage.replay_choice import KeptBack
 from replica_audit.report.facts.salvage_facts import SavedCut, SavedPartition, SavedRecords
+from replica_audit.report.plan.names import cell, partition_shown, plain, shown
 from replica_audit.words import count
 
 _LISTED = 1000  # rows of a table; salvage.json has all
@@ -80,8 +82,8 @@ def _doubts(saved: SavedRecords) -> Iterator[str]:
 def document(saved: SavedRecords) -> str:
     """SALVAGE.md."""
     parts = [
-        ["# Records saved from cut replicas", "", f"Run `{_plain(saved.run_id)}` of cluster `{_plain(saved.cluster_id)}`.", ""],
-        [f"- {line}" for line in (*_first(saved), *_doubts(saved))],
+        ["# Records saved from cut replicas", "", f"Run {shown(saved.run_id)} of cluster {shown(saved.cluster_id)}.", ""],
+        [f"- {plain(line)}" for line in (*_first(saved), *_doubts(saved))],
         _cuts(saved),
         _unsaved(saved),
         _before(saved),
@@ -105,7 +107,7 @@ def _cuts(saved: SavedRecords) -> list[str]:
         already = " (cut since: this copy is all there is)" if cut.already_truncated else ""
         counted = "not known" if cut.record_count is None else _number(cut.record_count)
         cells = (
-            _plain(cut.name),
+            cell(shown(cut.name)),
             cut.broker_id,
             cut.leader_id,
             cut.verdict + already,
@@ -140,13 +142,13 @@ def _unsaved(saved: SavedRecords) -> list[str]:
     for cut, one in lost[:_LISTED]:
         count = "not known" if one.record_count is None else _number(one.record_count)
         cells = (
-            _plain(cut.name),
+            cell(shown(cut.name)),
             str(cut.broker_id),
             f"{one.first_offset}..{one.last_offset}",
             count,
-            _plain(one.detail),
-            one.remedy,
-            _plain(one.path),
+            plain(one.detail),
+            plain(one.remedy),
+            cell(shown(one.path)),
         )
         lines.append("| " + " | ".join(cells) + " |")
     if len(lost) > _LISTED:
@@ -166,7 +168,7 @@ def _before(saved: SavedRecords) -> list[str]:
     for one in saved.before[:_LISTED]:
         offsets = f"{one.first_offset}..{one.end_offset - 1}"
         lines.append(
-            f"- {_plain(f'{one.topic}-{one.partition}')} broker {one.broker_id}, offsets {offsets} (`{_plain(one.path)}` line {one.line})"
+            f"- {partition_shown(one.topic, one.partition)} broker {one.broker_id}, offsets {offsets} ({shown(one.path)} line {one.line})"
         )
     return lines
 
@@ -199,7 +201,7 @@ def _transactions(saved: SavedRecords) -> list[str]:
                 if one.begun_below_cut
                 else ""
             )
-            lines.append(f"- {_plain(one.cut.name)} broker {one.cut.broker_id}: {told}{below}")
+            lines.append(f"- {shown(one.cut.name)} broker {one.cut.broker_id}: {told}{below}")
     return ["## Records of transactions", "", "A replay sends them outside of any transaction.", "", *lines[:_LISTED]] if lines else []
 
 
@@ -220,7 +222,7 @@ def _replay(saved: SavedRecords) -> list[str]:
         "3.9 and 4.3, whatever the brokers run.",
         "",
         "```sh",
-        f"cd {shlex.quote(saved.folder)}",
+        f"cd -- {shlex.quote(saved.folder)}",
     ]
     encoded = False
     for one in [one for one in saved.partitions if one.console or one.encoded][:_LISTED]:
@@ -235,13 +237,12 @@ def _replay(saved: SavedRecords) -> list[str]:
 def _commands(one: SavedPartition, reader_config: str) -> Iterator[str]:
     if not _LEGAL_TOPIC.fullmatch(one.topic):
         count = _records(one.console_records + one.encoded_records)
-        yield f"# {_plain(one.topic)!r} is not a topic that Kafka allows: {count} cannot be replayed"
+        yield f"# {visible(one.topic)!r} is not a topic that Kafka allows: {count} cannot be replayed"
         return
-    topic = f"--topic={one.topic}" if one.topic.startswith("-") else f"--topic {one.topic}"
     if one.console:
         yield (
-            f"kafka-console-producer.sh --bootstrap-server HOST:PORT {topic} --sync --reader-config {reader_config} "
-            f"< {shlex.quote(one.console)}   # {_records(one.console_records)}"
+            f"kafka-console-producer.sh --bootstrap-server HOST:PORT {' '.join(option('--topic', one.topic))} --sync "
+            f"--reader-config {reader_config} < {shlex.quote(one.console)}   # {_records(one.console_records)}"
         )
     if one.encoded:
         yield f"python3 replay_base64.py HOST:PORT {shlex.quote(one.encoded)}   # {_records(one.encoded_records)}"
@@ -261,8 +262,3 @@ def _records(count: int) -> str:
 
 def _number(count: int) -> str:
     return f"{count:,}"
-
-
-def _plain(text: str) -> str:
-    """A name from files or tables in a line of a table: nothing in it ends a cell, a line or code."""
-    return visible(text).replace("`", "'").replace("|", "\\|")
