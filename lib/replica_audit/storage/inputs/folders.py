@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from replica_audit.errors import InputError
-from replica_audit.files.locations import beginning, located
+from replica_audit.files.locations import located, opened
 from replica_audit.formats.collection.collection_manifest import MANIFEST, identity, is_collected_log_dir
 from replica_audit.formats.dump import replica_names
 from replica_audit.formats.log_dir import checkpoints
@@ -280,7 +280,8 @@ def _holds_replica_files(files: Sequence[str]) -> bool:
 def _is_of_the_collected(manifest: Path, meta: checkpoints.MetaProperties) -> bool:
     """Whether a meta.properties names the broker of its collection; else it was changed since, which the listing of the folder reports."""
     try:
-        said = identity(beginning(manifest, _HEAD, manifest.stat().st_size))
+        with opened(manifest) as stream:
+            said = identity(stream.read(_HEAD))
     except OSError:
         return True  # reported with the folder
     return said is None or (said[0] == meta.broker_id and (None in (said[1], meta.cluster_id) or said[1] == meta.cluster_id))
