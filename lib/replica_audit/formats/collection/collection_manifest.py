@@ -231,7 +231,7 @@ def _refuse_changed(content: bytes, document: Mapping[str, Any]) -> None:
     said, _, seal = content.rpartition(_SEAL)
     is_old = "digest" not in document and not (said or b'"file_digests"' in content)
     if not is_old and seal != file_digest(said).encode() + b'"\n}\n':
-        raise MetadataError("not what collect wrote: it was changed since, for it has not the digest that it ends with")
+        raise MetadataError("not what collect wrote: it was changed since, and its digest is not the one that it ends with")
 
 
 def read(path: Path, wanted: Callable[[str], bool] | None = None) -> Manifest:

@@ -25,7 +25,9 @@ _NOT_READ = (".index", ".timeindex")  # of a segment: only that they are there c
 _AT_REST_NS = 2_000_000_000  # a file that was written so shortly before may be written again without looking otherwise
 # What each collection says anew of what did not change, or of itself. A new field of a manifest counts unless it is named here.
 _MOVING_OF_REPLICA = frozenset({"capture", "captured_at_ms", "verified_at_ms", "taken_over", "second_look", "later"})
-_MOVING_OF_LOG_DIR = frozenset({"folder", "segments_bytes", "segments_crc32c", "small_files_bytes", "small_files_crc32c", "replicas"})
+_MOVING_OF_LOG_DIR = frozenset(
+    {"folder", "segments_bytes", "segments_crc32c", "small_files_bytes", "small_files_crc32c", "file_digests", "replicas"}
+)
 _OFFSETS = frozenset(log_dir.OFFSET_CHECKPOINTS)
 _OF_REPLICA = attrgetter(*(one.name for one in fields(CapturedReplica) if one.name not in _MOVING_OF_REPLICA))
 _OF_LOG_DIR = attrgetter(*(one.name for one in fields(CapturedLogDir) if one.name not in _MOVING_OF_LOG_DIR))
