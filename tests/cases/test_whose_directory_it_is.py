@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from replica_audit import cli
+from replica_audit.collect import CollectRequest, collect
 from tests.cases.triaged import Seen, seen
-from tests.collect.collections import collect_cluster
+from tests.collect.collections import collect_cluster, quietly
 from tests.formats import kafka_files
+from tests.mutation.generated import healthy
 from tests.partition.test_what_if import COMMON, OTHER_TOPIC_ID, _metadata, _write
 
 MORE = [*COMMON, (1, 10, 14)]
@@ -134,3 +138,52 @@ def test_without_metadata_every_broker_counts(tmp_path: Path) -> None:
     root = _unknown(tmp_path, meta=False)
     (root / "cluster-metadata.json").unlink()
     assert "inconclusive" not in seen(root).verdicts().values()
+
+
+_META = "data-0/meta.properties"
+
+
+def _healthy(root: Path, broker: int, change: Callable[[bytes], bytes | None]) -> Path:
+    """A healthy stopped cluster in which the meta.properties of one broker is another, or not there."""
+    path = healthy(root, "stopped") / f"broker-{broker}" / _META
+    content = change(path.read_bytes())
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda _content: None, "missing-meta-properties"),
+        (lambda _content: b"", "malformed"),
+        (lambda content: content.replace(b"node.id", b"broker.id"), "malformed"),
+        (lambda content: content.replace(b"cluster.id", b"cluster.it"), "malformed"),
+        (lambda content: content.replace(b"version=1", b"version=7"), "malformed"),
+    ],
+)
+def test_a_directory_that_no_kraft_broker_starts_with(tmp_path: Path, change: Callable[[bytes], bytes | None], code: str) -> None:
+    """The other replicas are judged as ever, and the run proves nothing clean."""
+    found = seen(_healthy(tmp_path, 2, change))
+    assert (found.exit_code, found.problems()) == (3, [code])
+    assert found.tables["input_errors"][0]["path"].endswith(f"broker-2/{_META}")
+    assert {row["verdict"] for row in found.tables["replica_verdicts"]} == {"identical"}
+
+
+@pytest.mark.parametrize("collected", [False, True])
+def test_a_directory_id_of_two_brokers(tmp_path: Path, *, collected: bool) -> None:
+    root = _healthy(tmp_path / "raw", 1, lambda content: content.replace(b"S6VA", b"S6VC"))
+    found = seen(collect_cluster(root, tmp_path / "collected") if collected else root)
+    assert (found.exit_code, found.problems()) == (3, ["directory-id-of-two-brokers"])
+    assert re.search(r"data-0 of broker 1 and .*data-0 of broker 3 have the same directory.id", found.tables["input_errors"][0]["detail"])
+
+
+def test_a_collection_without_the_file_of_its_broker(tmp_path: Path) -> None:
+    root = _healthy(tmp_path / "raw", 2, lambda _content: None)
+    for broker in (1, 2, 3):
+        log_dirs = (root / f"broker-{broker}" / "data-0",)
+        collect(CollectRequest(output=tmp_path / "collected", log_dirs=log_dirs, broker_id=broker if broker == 2 else None), quietly)
+    shutil.copy(root / "cluster-metadata.json", tmp_path / "collected")
+    found = seen(tmp_path / "collected")
+    assert (found.exit_code, found.problems()) == (3, ["missing-meta-properties"])

@@ -387,7 +387,31 @@ def test_meta_properties_of_kraft():
     ],
 )
 def test_meta_properties_as_java_reads_it(content: bytes, said: MetaProperties):
-    assert meta_properties(content) == said
+    assert meta_properties(content)._replace(refused=None) == said
+
+
+_DIRECTORY = b"directory.id=9cFv8v7VRd6AXPYlnwxoJg\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "refused"),
+    [
+        (b"version=1\nnode.id=3\ncluster.id=abc\n" + _DIRECTORY, None),
+        (b"version=1\nnode.id=3\ncluster.id=abc\n", None),  # before 3.7
+        (b"version=0\nbroker.id=3\n", None),
+        (b"broker.id=3\ncluster.id=abc\n", None),
+        (b"", "it names no broker"),
+        (b"version=0\ncluster.id=abc\n", "it names no broker"),
+        (b"version=1\ncluster.id=abc\n", "it has no node.id"),
+        (b"version=1\nbroker.id=3\ncluster.id=abc\n", "it has no node.id"),
+        (b"version=1\nnode.id=3\n" + _DIRECTORY, "it has no cluster.id"),
+        (b"node.id=3\ncluster.id=abc\n", "it has a node.id, which brokers read with version=1 only"),
+        (b"version=9\nnode.id=3\ncluster.id=abc\n", "version '9' is not known"),
+        (b"version=1\nnode.id=3\ncluster.id=abc\ndirectory.id=9cFv\n", "directory.id '9cFv' cannot be read as one"),
+    ],
+)
+def test_what_no_broker_starts_with(content: bytes, refused: str | None):
+    assert meta_properties(content).refused == refused
 
 
 @pytest.mark.parametrize(

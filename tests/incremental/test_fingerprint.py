@@ -13,7 +13,7 @@ import pytest
 from replica_audit.model import Appearance, Election, PartitionMetadata
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.fingerprint import UNKNOWN, ClusterIdentity, Fingerprint, SinceLastRun, fingerprint, since_last_run
-from replica_audit.partition.known.log_directories import OtherCopy, WholeBroker
+from replica_audit.partition.known.log_directories import OtherCopy, SharedId, WholeBroker
 from replica_audit.partition.known.looks import claim_look, commits_identity, event_look
 from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment
 from replica_audit.protocol.cluster.generation import Generation
@@ -127,6 +127,7 @@ FACTS_CHANGED: dict[str, Any] = {
     "kraft": (1,),
     "whole_brokers": {1: WholeBroker("data-0", ())},
     "other_copies": (OtherCopy(1, "data-1", "data-0", True),),
+    "shared_ids": (SharedId("A", ((1, "data-0"), (2, "data-0"))),),
 }
 WHOLE_ONLY: dict[str, ClusterFacts] = {
     "history": replace(FACTS, history=replace(FACTS.history, end=Moment(101, 2, NIGHT_MS + 1))),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.mutation.broker_view import CHECKPOINTS, framed
+from tests.mutation.broker_view import CHECKPOINTS, framed, properties
 
 if TYPE_CHECKING:
     from tests.mutation.damage.tree import Mutation
@@ -166,6 +166,16 @@ def _batch_index(mutation: Mutation, _place: Place) -> bool:
     return mutation.kind in ("collection batch index flipped", "collection batch index another's")
 
 
+def _directory_id(mutation: Mutation, place: Place) -> bool:
+    """Whether of a meta.properties all that broker_view knows but the id of the directory is as it was."""
+    if mutation.kind != "meta.properties garbled":
+        return False
+    (path, content), *_others = mutation.changes.items()
+    told = properties(place.tree.files[path])
+    after = properties(content or b"")
+    return all(after.get(name) == value for name, value in told.items() if name != "directory.id")
+
+
 def _epoch_on_all(mutation: Mutation, _place: Place) -> bool:
     return mutation.kind == "batch epoch" and mutation.facts.get("whose") == "all"
 
@@ -212,6 +222,8 @@ ACCEPTED = (
     Accepted(
         "CHECKPOINT_NOT_COPIED", "a checkpoint of offsets that is not in the copy", _is_of(*(f"{name} deleted" for name in CHECKPOINTS))
     ),
+    Accepted("DIRECTORY_ID", "the directory.id of a log directory", _directory_id),
+    Accepted("REPLICAS_ALONE", "replicas copied without any file of their log directory", _is_of("broker folder without small files")),
     Accepted("METADATA_ALONE", "what only the metadata says", _is_of(*(f"metadata {what}" for what in _METADATA_SAYS))),
     Accepted("BESIDE_A_METADATA_LOG", "cluster-metadata.json beside a metadata log that decides", _beside_a_metadata_log),
     Accepted("BATCH_INDEX_UNREAD", "a batch index of a collection, which is opened only where a truncation cuts", _batch_index),
@@ -220,11 +232,6 @@ ACCEPTED = (
 )
 _CONTRADICTORY = ("stranger in the isr", "leader out of the isr", "replica left out")
 KNOWN = (
-    Accepted(
-        "META_PROPERTIES_GONE",
-        "a meta.properties that is missing, empty or lacks an id",
-        lambda mutation, _place: mutation.kind.startswith("meta.properties") or mutation.kind == "broker folder without small files",
-    ),
     Accepted("METADATA_CONTRADICTS_ITSELF", "an ISR that no controller writes", _is_of(*(f"metadata {what}" for what in _CONTRADICTORY))),
     Accepted("EPOCH_ON_ALL", "a later epoch of one batch on every replica", _epoch_on_all),
     Accepted("SEGMENT_RENAMED", "a segment that is named for another offset than that of its first batch", _is_of("segment renamed")),

@@ -24,11 +24,13 @@ NOT_READ_WHOLE = frozenset(
         "incomplete-collection",
         "no-segments",
         "unusable-value",
-        # whose it is, is not known: left out
+        # whose it is, is not known: left out, or a guess
         "unknown-broker",
         "unknown-replica",
+        "missing-meta-properties",
         "cluster-id-mismatch",
         "two-copies-of-a-broker",
+        "directory-id-of-two-brokers",
         "segments-outside-a-replica",
         "misplaced",
         # texts of kafka-dump-log and of brokers' logs

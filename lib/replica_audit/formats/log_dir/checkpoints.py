@@ -10,7 +10,7 @@ import base64
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -203,12 +203,16 @@ def _shown(text: str) -> str:
 
 
 class MetaProperties(NamedTuple):
-    """`meta.properties` of a log directory; None where the file does not say. `is_kraft`: a KRaft broker formatted it (version 1)."""
+    """`meta.properties` of a log directory; None where the file does not say.
+
+    `is_kraft`: a KRaft broker formatted it (version 1). `refused`: why no broker starts with the file; None if nothing shows it.
+    """
 
     broker_id: int | None
     cluster_id: str | None
     directory_id: str | None
     is_kraft: bool | None = None
+    refused: str | None = None
 
 
 def meta_properties(content: bytes) -> MetaProperties:
@@ -227,7 +231,26 @@ def meta_properties(content: bytes) -> MetaProperties:
         cluster_id=values.get("cluster.id", (0, ""))[1] or None,
         directory_id=values.get("directory.id", (0, ""))[1] or None,
         is_kraft=version == "1" if version in ("0", "1") else None,
+        refused=_why_refused(version, {name: value for name, (_line, value) in values.items() if value}),
     )
+
+
+def _why_refused(version: str, given: Mapping[str, str]) -> str | None:
+    """Why a broker does not start with a `meta.properties` that gives these properties.
+
+    Source: MetaProperties.Builder and KafkaRaftServer.initializeLogDirs, 3.7 to 4.3; BrokerMetadataCheckpoint before. Brokers in ZooKeeper
+    mode do without a cluster id, and read no `node.id`.
+    """
+    if version not in ("", "0", "1"):
+        return f"version {_shown(version)} is not known"
+    if "directory.id" in given and not _is_topic_id(given["directory.id"]):
+        return f"directory.id {_shown(given['directory.id'])} cannot be read as one"
+    if version == "1":
+        lacking = next((name for name in ("node.id", "cluster.id") if name not in given), None)
+        return lacking and f"it has no {lacking}"
+    if "broker.id" in given:
+        return None
+    return "it has a node.id, which brokers read with version=1 only" if "node.id" in given else "it names no broker"
 
 
 def clean_shutdown_epoch(content: bytes) -> int | None:

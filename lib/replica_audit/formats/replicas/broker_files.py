@@ -38,6 +38,10 @@ from replica_audit.formats.replicas.segment_files import segment_files
 from replica_audit.model import CANNOT_READ, INCOMPLETE_COLLECTION, LogDirectory, PartitionLook, Problem, ReplicaFiles, SegmentFile
 
 _OF_A_LOG_DIR = (log_dir.META_PROPERTIES, log_dir.CLEAN_SHUTDOWN, *log_dir.OFFSET_CHECKPOINTS)
+_OF_META_PROPERTIES = (
+    "copy the file again; if the broker's is the same, put back an earlier copy before the broker starts: a KRaft broker does not start "
+    "without it, a ZooKeeper broker may take another id"
+)
 _NO_MANIFEST = "no manifest names it: collect was ended before it was done, or what it wrote was copied in part"
 _NO_DIGESTS = (
     "an earlier release collected it, without digests: what was changed since in the manifest, or in the small files of a log directory, "
@@ -89,6 +93,7 @@ class _Walk:
         self.known: set[tuple[str, str]] = set()  # replicas, also those that are not wanted
         self.log_dirs: dict[str, LogDirFiles] = {}
         self.metas: dict[str, checkpoints.MetaProperties] = {}  # of log directories
+        self.identified: set[str] = set()  # log directories that have a meta.properties, readable or not
         self.parents: dict[str, None] = {}  # of replicas, and log directories; in the order found
         self.problems: list[Problem] = []
         self.replicas: dict[tuple[str, str], ReplicaFiles] = {}
@@ -109,6 +114,7 @@ class _Walk:
         """What was found, once all is looked into."""
         self.texts.attach(self.replicas, list(self.parents), self._is_among_replicas, self._only_dumped)
         self._tell_missing_from_not_collected()
+        self._tell_missing_meta_properties()
         self.texts.tell_unused()
         if not (self.replicas or self.known or self.log_dirs or self.texts.server_logs or self.problems):
             remedy = "copy the broker's log directories into it; leave the folder out if the broker has none"
@@ -267,10 +273,22 @@ class _Walk:
         self.parents[str(path)] = None
         self.small.marks(folder, found, self.problems)
         if log_dir.META_PROPERTIES in folder.names:
+            self.identified.add(str(path))
             meta = self.small.parse(path / log_dir.META_PROPERTIES, checkpoints.meta_properties, self.problems)
             if meta is not None:
                 self.metas[str(path)] = meta
+                if meta.refused is not None:
+                    self._tell(path / log_dir.META_PROPERTIES, log_dir.META_PROPERTIES, "malformed", meta.refused, _OF_META_PROPERTIES)
         self.small.offset_checkpoints(folder, found, self.problems)
+
+    def _tell_missing_meta_properties(self) -> None:
+        """Name the log directories whose own files were copied, but not the one that says whose they are."""
+        for path in sorted({parent for parent, _directory in self.known} - self.identified):
+            files = self.log_dirs.get(path, NO_FILES)
+            if files.offsets or files.is_partly_read or files.clean_shutdown:
+                file = located(path) / log_dir.META_PROPERTIES
+                detail = "the log directory has no such file: which broker it is of is not known for sure"
+                self._tell(file, log_dir.META_PROPERTIES, "missing-meta-properties", detail, _OF_META_PROPERTIES)
 
     def _seen(self, parent: str, directory: str, names: Collection[str]) -> None:
         """Know a replica directory, with the names in it, and its log directory."""

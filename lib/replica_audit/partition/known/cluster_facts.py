@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from replica_audit.config import Settings
 from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
 from replica_audit.model import LogDirectory, LoggedVersions, MetadataCopy
-from replica_audit.partition.known.log_directories import OtherCopy, WholeBroker, kraft_brokers, other_copies, whole_brokers
+from replica_audit.partition.known.log_directories import (
+    OtherCopy,
+    SharedId,
+    WholeBroker,
+    kraft_brokers,
+    other_copies,
+    shared_ids,
+    whole_brokers,
+)
 from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment, release_of
 from replica_audit.protocol.cluster.generation import Generation, describes_producers, generation, protocol_of_moves
 from replica_audit.protocol.cluster.message_format import MessageFormats, message_formats
@@ -35,7 +43,7 @@ class ClusterFacts:
     producers of a partition, as those of 3.0 and later; None: not known. `acknowledged`: the findings that somebody knows of.
     `named`: every broker that the metadata names, empty without any. `kafka_version`: of the brokers, the lowest where they differ.
     `kraft`: the brokers that KRaft runs. `whole_brokers`: those of which the input has every replica. `other_copies`: log directories that
-    are second copies of others, and are not judged.
+    are second copies of others, and are not judged. `shared_ids`: ids of directories that several brokers' have.
     """
 
     generation: Generation
@@ -59,6 +67,7 @@ class ClusterFacts:
     kraft: tuple[int, ...] = ()
     whole_brokers: Mapping[int, WholeBroker] = field(default_factory=dict)
     other_copies: tuple[OtherCopy, ...] = ()
+    shared_ids: tuple[SharedId, ...] = ()
 
     def is_other_copy(self, broker_id: int, log_dir: str) -> bool:
         """Whether a log directory is a second copy of one that is judged."""
@@ -131,6 +140,7 @@ def cluster_facts(
         ),
         whole_brokers=whole_brokers(judged, {one.broker_id: one.log_dirs for one in copy.brokers} if copy else {}),
         other_copies=twins,
+        shared_ids=shared_ids(log_directories),
         history=_history(copy, version),
         formats=message_formats(
             broker_version=version,

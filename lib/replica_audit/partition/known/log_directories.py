@@ -27,6 +27,13 @@ class OtherCopy(NamedTuple):
     has_same_id: bool
 
 
+class SharedId(NamedTuple):
+    """A `directory.id` that log directories of several brokers have, each with its broker."""
+
+    directory_id: str
+    directories: tuple[tuple[int, str], ...]
+
+
 class WholeBroker(NamedTuple):
     """A broker of which the input has every replica.
 
@@ -67,6 +74,16 @@ def _are_copies(one: LogDirectory, other: LogDirectory) -> bool:
     # of both the names with the smallest hashes are known: compared as far as both samples reach
     shared, fewest = len({*one.sample} & {*other.sample}), min(len(one.sample), len(other.sample))
     return fewest > 0 and shared >= _SHARED * fewest and (one.folder != other.folder or shared >= _SEVERAL)
+
+
+def shared_ids(log_directories: Iterable[tuple[int, LogDirectory]]) -> tuple[SharedId, ...]:
+    """The ids that directories of several brokers have; a controller does not let the second of these brokers register."""
+    having: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+    for broker, one in log_directories:
+        if one.directory_id is not None:
+            having[one.directory_id].append((broker, one.path))
+    several = ((shared, sorted(found)) for shared, found in sorted(having.items()) if len({broker for broker, _path in found}) > 1)
+    return tuple(SharedId(shared, tuple(found)) for shared, found in several)
 
 
 def kraft_brokers(

@@ -1,4 +1,4 @@
-"""Two copies of one broker in an input: one of them is judged, and the problem names both."""
+"""Two copies of one broker in an input, of which one is judged, and brokers that share the id of a directory; problems name all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from replica_audit.errors import MetadataError
 from replica_audit.formats.collection.collection_manifest import MANIFEST, read
 from replica_audit.model import Problem
-from replica_audit.partition.known.log_directories import OtherCopy
+from replica_audit.partition.known.log_directories import OtherCopy, SharedId
 
 COPIED_TWICE = "two-copies-of-a-broker"
 _REMEDY = "give each copy of the broker in an input of its own, or leave the older one out; keep both until nobody needs their records"
@@ -26,6 +26,19 @@ def of_log_directories(found: Sequence[OtherCopy]) -> Iterator[Problem]:
             detail=f"two copies of broker {one.broker_id}: {one.judged} and {one.path} {same}. The first is judged, as the high watermarks "
             "that it has written down reach farther or as far",
             remedy=_REMEDY,
+        )
+
+
+def of_shared_ids(found: Sequence[SharedId]) -> Iterator[Problem]:
+    """A problem for each `directory.id` that several brokers have: one of the files, or the whole directory, is another broker's."""
+    for one in found:
+        named = " and ".join(f"{path} of broker {broker}" for broker, path in one.directories)
+        yield Problem(
+            path=one.directories[-1][1],
+            kind="directory",
+            code="directory-id-of-two-brokers",
+            detail=f"{named} have the same directory.id, {one.directory_id}: each is read as its broker's, and one is another's",
+            remedy="copy both meta.properties again; if the brokers' are the same, the second broker cannot register with the controller",
         )
 
 

@@ -8,7 +8,7 @@ from replica_audit.model import Problem
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.storage.inputs.missing_brokers import ONE_OF_SEVERAL, lacking
 from replica_audit.storage.inputs.sources import Found, Root
-from replica_audit.storage.inputs.two_copies import of_log_directories
+from replica_audit.storage.inputs.two_copies import of_log_directories, of_shared_ids
 
 
 def problems_of_brokers(found: Found, facts: Mapping[str, ClusterFacts]) -> Iterator[tuple[str, Problem]]:
@@ -19,7 +19,8 @@ def problems_of_brokers(found: Found, facts: Mapping[str, ClusterFacts]) -> Iter
         problem = lacking(root.metadata_path or root.path, present, facts[root.cluster_id].named)
         if problem is not None and root.cluster_id not in reported:
             yield root.cluster_id, problem
-        for copied in of_log_directories(facts[root.cluster_id].other_copies):
+        of_cluster = facts[root.cluster_id]
+        for copied in (*of_log_directories(of_cluster.other_copies), *of_shared_ids(of_cluster.shared_ids)):
             yield root.cluster_id, copied
 
 
