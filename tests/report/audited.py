@@ -139,7 +139,7 @@ def _points(c: Comparison) -> Iterable[Row]:
             "truncation_offset": truncation.truncation_offset,
             "restart_offset": truncation.restart_offset,
             "fetcher_fails": effect.fetcher_fails and can_fail_to_append(truncation),
-            **as_dict(exchange_columns(truncation, c.follower)),
+            **as_dict(exchange_columns(truncation, in_memory=c.follower.has_used_its_high_watermark)),
             "removed_offsets": removed,
             "still_diverged": still_diverged(c.leader, c.follower, c.context, effect),
             "catches_up": catches_up(c.leader, effect),

@@ -37,7 +37,7 @@ def point(truncation: Truncation, follower: Replica = STOPPED, **changed: Any) -
         "removed_offsets": 0,
         "still_diverged": False,
     }
-    return _POINT.validate_python(row | as_dict(exchange_columns(truncation, follower)) | changed)
+    return _POINT.validate_python(row | as_dict(exchange_columns(truncation, in_memory=follower.has_used_its_high_watermark)) | changed)
 
 
 def told(protocol: Protocol, leader: ReplicaState, follower: ReplicaState) -> Exchange:
@@ -80,7 +80,10 @@ def test_a_cut_takes_the_entries_that_are_gone_afterwards(c: Comparison) -> None
 
 def test_a_run_of_an_older_version_has_no_steps_and_nothing_is_replayed() -> None:
     truncation = RULES[Protocol.KIP_279](KIP_279_LEADER, state([(1, 0), (2, 11)], 26, high_watermark=11))
-    older = [{name: None for name in round_} | {"complete": True} for round_ in as_dict(exchange_columns(truncation, STOPPED))["rounds"]]
+    older = [
+        {name: None for name in round_} | {"complete": True}
+        for round_ in as_dict(exchange_columns(truncation, in_memory=STOPPED.has_used_its_high_watermark))["rounds"]
+    ]
     row = point(truncation, rounds=older, fetch_offset=None, stuck=None, fallback=None)
     assert not row.is_recorded
     assert exchange(row) == Exchange(steps=(), fetch_offset=None, stuck=False)

@@ -389,7 +389,7 @@ class PartitionAudit:
             made.verdicts.append(verdict)
             made.add_records(record_rows(pair, measured, show_keys=self.cluster.show_keys))
             made.cuts |= cuts_since(measured)
-            made.lookups += pairs.lookup_rows(pair)
+            made.lookups += pairs.lookup_rows(pair.keys, pair.leader.replica.as_leader(), pair.follower.replica.as_follower())
             made.rules += rule_rows(pair, measured, self.metadata)
             made.same_batches += [follower_id] if measured.comparison.proven_equal else []
         return made

@@ -45,7 +45,12 @@ _UNTIL_THEN = "until then its batches are known by epoch and offset alone"
 
 def partition_audit(row: Row, cluster: ClusterFacts) -> PartitionAudit:
     """The audit of a gathered partition, whose batches are read again from its files."""
-    return PartitionAudit(known_partition(row), cluster, read_again, read_stored, read_snapshot)
+    return audit_of(known_partition(row), cluster)
+
+
+def audit_of(known: KnownPartition, cluster: ClusterFacts) -> PartitionAudit:
+    """The audit of what was read of a partition."""
+    return PartitionAudit(known, cluster, read_again, read_stored, read_snapshot)
 
 
 def known_partition(row: Row) -> KnownPartition:

@@ -28,13 +28,9 @@ class ExchangeColumns:
     stuck: bool
 
 
-def exchange_columns(truncation: Truncation, follower: Replica) -> ExchangeColumns:
-    """The exchange of a follower under one protocol."""
-    return _exchange_columns(truncation, in_memory=follower.has_used_its_high_watermark)
-
-
 @once
-def _exchange_columns(truncation: Truncation, *, in_memory: bool) -> ExchangeColumns:
+def exchange_columns(truncation: Truncation, *, in_memory: bool) -> ExchangeColumns:
+    """The exchange of a follower under one protocol; `in_memory`: the high watermark that it falls back to was."""
     return ExchangeColumns(
         round_trips=truncation.round_trips,
         rounds=tuple(_round(step) for step in truncation.steps if _is_round(step, truncation.protocol)),

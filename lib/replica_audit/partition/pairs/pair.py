@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from replica_audit.frozen import made_quickly
@@ -29,8 +30,9 @@ from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable, en
 from replica_audit.protocol.epochs.lineage import covered
 from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.exchange.cuts import Removal, measure_loss
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.exchange.replay import Protocol, Truncation
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.exchange.truncation import RULES
 from replica_audit.protocol.verdict.verdict import Judgement, judge
 from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
@@ -65,10 +67,9 @@ class PairKeys(NamedTuple):
     follower_id: int
 
 
-def lookup_rows(pair: Pair) -> Iterator[EpochEndOffset]:
+def lookup_rows(keys: PairKeys, leader: ReplicaState, follower: ReplicaState) -> Iterator[EpochEndOffset]:
     """Rows of `epoch_end_offsets`: the leader's answer for every epoch in the follower's table."""
-    leader, keys = pair.leader.replica.as_leader(), pair.keys
-    for epoch, answer, kip101 in _answers(leader.epochs, leader.log_end_offset, pair.follower.replica.as_follower().epochs):
+    for epoch, answer, kip101 in _answers(leader.epochs, leader.log_end_offset, follower.epochs):
         yield EpochEndOffset(
             topic=keys.topic,
             partition=keys.partition,
@@ -189,36 +190,71 @@ def compare(pair: Pair, measured: Measured) -> tuple[list[TruncationPoint], Repl
     return rows, _verdict_row(pair, measured, judge(measured.comparison))
 
 
+def equal_rows(
+    keys: PairKeys, source: str, applies: Protocol, leader: ReplicaState, follower: ReplicaState, *, runs: bool
+) -> Iterator[TruncationPoint]:
+    """The same rows of a follower whose log is its leader's: no rule cuts anything, and there is nothing to fetch.
+
+    Args:
+        keys: of the pair.
+        source: where the leader is known from.
+        applies: the rule that the cluster runs.
+        leader: its side of the exchange.
+        follower: likewise.
+        runs: whether the follower's broker did when it was copied.
+    """
+    for protocol, rule in RULES.items():
+        truncation = rule(leader, follower)
+        row = _point_row(keys, source, truncation, applies=protocol is applies, in_memory=runs)
+        yield row(learnt_epochs=() if protocol is applies else None)
+
+
 def _truncation_row(pair: Pair, effect: Effect) -> TruncationPoint:
-    truncation, follower, keys = effect.truncation, pair.follower.replica, pair.keys
+    truncation, leader, follower = effect.truncation, pair.leader.replica, pair.follower.replica
     removed_from = removal_start(follower, effect)
     count = 0 if removed_from is None else max(0, follower.log.log_end_offset - removed_from)
     is_cut = truncation.truncation_offset is not None or truncation.restart_offset is not None
-    exchange = exchange_columns(truncation, follower)
-    return TruncationPoint(
+    applies = truncation.protocol is pair.applies
+    row = _point_row(pair.keys, pair.leadership.source, truncation, applies=applies, in_memory=follower.has_used_its_high_watermark)
+    return row(
+        fetcher_fails=effect.fetcher_fails,
+        removed_offsets=count,
+        still_diverged=still_diverged(leader, follower, pair.context, effect),
+        catches_up=catches_up(leader, effect),
+        physical_offset=follower.log.log_end_offset - count if is_cut else None,
+        ends_with_election=ends_with_election(leader, follower, truncation, pair.context.leader_epoch),
+        restarts_once_failed=restarts_once_failed(leader, effect),
+        learnt_epochs=learnt_epochs_column(leader, effect) if applies else None,
+    )
+
+
+def _point_row(keys: PairKeys, source: str, truncation: Truncation, *, applies: bool, in_memory: bool) -> Callable[..., TruncationPoint]:
+    """A row of `truncation_points` but for what the batches tell; where that is not given, nothing goes, and the follower catches up."""
+    exchange = exchange_columns(truncation, in_memory=in_memory)
+    return partial(
+        TruncationPoint,
         topic=keys.topic,
         partition=keys.partition,
         leader_id=keys.leader_id,
         follower_id=keys.follower_id,
-        leader_source=pair.leadership.source,
+        leader_source=source,
         protocol=str(truncation.protocol),
-        applies=truncation.protocol is pair.applies,
+        applies=applies,
         truncation_offset=truncation.truncation_offset,
         restart_offset=truncation.restart_offset,
-        fetcher_fails=effect.fetcher_fails,
         round_trips=exchange.round_trips,
         rounds=exchange.rounds,
         falls_back_to_high_watermark=exchange.falls_back_to_high_watermark,
-        removed_offsets=count,
-        still_diverged=still_diverged(pair.leader.replica, follower, pair.context, effect),
-        catches_up=catches_up(pair.leader.replica, effect),
-        physical_offset=follower.log.log_end_offset - count if is_cut else None,
         fetch_offset=exchange.fetch_offset,
         stuck=exchange.stuck,
-        ends_with_election=ends_with_election(pair.leader.replica, follower, truncation, pair.context.leader_epoch),
-        restarts_once_failed=restarts_once_failed(pair.leader.replica, effect),
         fallback=exchange.fallback,
-        learnt_epochs=learnt_epochs_column(pair.leader.replica, effect) if truncation.protocol is pair.applies else None,
+        fetcher_fails=False,
+        removed_offsets=0,
+        still_diverged=False,
+        catches_up=True,
+        physical_offset=None,
+        ends_with_election=False,
+        restarts_once_failed=False,
     )
 
 

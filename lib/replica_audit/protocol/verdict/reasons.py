@@ -137,6 +137,11 @@ def rebatched(found: LocatedDifference, first_offset: int) -> str:
     return f"the same records as the leader's, {how} from offset {first_offset} on"
 
 
+def same_over_all(*, batches: bool) -> str:
+    """That two logs are the same, by their batches or by their epochs alone."""
+    return f"same {'batches' if batches else 'epochs'} over the same offsets"
+
+
 def written_since(c: Comparison) -> str:
     """How far a follower agrees whose leader was copied before it, and what lies beyond."""
     seen, end = c.follower.seen, c.leader.log.log_end_offset

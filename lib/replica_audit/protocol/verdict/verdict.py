@@ -324,7 +324,7 @@ def _clean(c: Comparison) -> Judgement:
     elif behind > 0:
         verdict, found = Verdict.LAGGING, f"a clean prefix of the leader, {behind} offsets behind"
     else:
-        verdict, found = Verdict.IDENTICAL, f"same {'batches' if is_whole else 'epochs'} over the same offsets"
+        verdict, found = Verdict.IDENTICAL, reasons.same_over_all(batches=is_whole)
     return Judgement(verdict=verdict, reason="; ".join([found, *reasons.besides_agreement(c)]))
 
 

@@ -1,0 +1,119 @@
+"""What is proven healthy at once, of everything that passes: the judge of pairs says the same, row by row, and finds nothing."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from replica_audit.config import Settings
+from replica_audit.local_run import triage
+from replica_audit.partition import healthy as proof
+from replica_audit.partition.healthy import proven_healthy
+from tests.house.checkout import ROOT
+from tests.mutation.generated import STATES, healthy
+from tests.mutation.shapes import COLLECTED, RAW, TEXT
+from tests.mutation.silent import Place, Tally, round_of
+from tests.partition.disturbed import Known, history
+from tests.partition.held_against_judge import Held, every_partition, generated, hold_disturbed, partitions_of
+
+SAMPLE = ROOT / "tests" / "data" / "sample"
+SHARED = ROOT.parent / "shared" / "clusters"
+OF_CONDITIONS = ("OF_PARTITION", "OF_ALL", "OF_REPLICA", "OF_SEGMENTS")
+CONDITIONS = [(table, condition) for table in OF_CONDITIONS for condition in getattr(proof, table)]
+# what the judge can do without: rows are made by the same rules whatever holds
+STRICTER = {
+    "_has_claims_that_agree": "the newest claim is believed, and the others are only told in replica_roles",
+    "_is_local": "of logs that are the same nothing is fetched from remote storage",
+    "_are_positions_in_the_log": "what a group finds is looked at once more, when its row is made",
+}
+
+
+@pytest.fixture(scope="module")
+def passing(tmp_path_factory: pytest.TempPathFactory) -> list[Known]:
+    found = generated(tmp_path_factory.mktemp("generated")) + partitions_of(SAMPLE / "clean-in-sync")
+    return [one for one in found if proven_healthy(*one) is not None]
+
+
+@pytest.mark.parametrize("cluster", sorted(path.name for path in SAMPLE.iterdir()))
+def test_real_clusters_are_judged_the_same(cluster: str):
+    held = Held()
+    with every_partition(held):
+        triage([str(SAMPLE / cluster)], Settings(), tell=lambda _event: None, run_id="held")
+    assert held.looked_at > 0
+    assert held.otherwise == []
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/clusters is not beside the project")
+def test_all_recorded_clusters_are_judged_the_same():
+    held = Held()
+    roots = sorted(
+        {path.parent.parent for path in SHARED.glob("**/broker-*/meta.properties")}
+        | {path.parents[2] for path in SHARED.glob("**/broker-*/*/meta.properties")}
+    )
+    with every_partition(held):
+        for root in roots:
+            triage([str(root)], Settings(), tell=lambda _event: None, run_id="held")
+    assert held.passed > 100
+    assert held.otherwise == []
+
+
+def test_other_histories_are_judged_the_same(passing: list[Known]):
+    """Also with segments that begin elsewhere on each broker, and a leader that has written nothing in its epoch yet."""
+    held = Held()
+    for seed in range(300):
+        rng = random.Random(seed)  # noqa: S311
+        known, cluster = rng.choice(passing)
+        held.hold(history(rng, known), cluster, f"seed {seed}")
+    assert held.otherwise == []
+    assert held.passed > 150
+
+
+def test_disturbed_partitions_are_judged_the_same(passing: list[Known]):
+    """A hundred thousand by hand: see `held_against_judge`."""
+    held = hold_disturbed(passing, 4000, seed=0)
+    assert held.otherwise == []
+    assert 400 < held.passed < 3000
+
+
+@pytest.mark.parametrize("shape", [RAW, TEXT, COLLECTED])
+@pytest.mark.parametrize("state", STATES)
+def test_damaged_files_are_judged_the_same(tmp_path: Path, state: str, shape: str):
+    held, tally = Held(), Tally()
+    with every_partition(held):
+        place = Place(healthy(tmp_path / state, state), tmp_path / "place", shape)
+        for seed in range(5):
+            round_of(place, seed, tally)
+    assert held.otherwise == []
+    assert held.passed > 0 or shape == TEXT
+    assert held.looked_at > held.passed
+
+
+@pytest.mark.parametrize(("table", "condition"), CONDITIONS, ids=[condition.__name__ for _table, condition in CONDITIONS])
+def test_a_condition_that_is_left_out_is_noticed(passing: list[Known], monkeypatch: pytest.MonkeyPatch, table: str, condition: object):
+    """The judge then says otherwise of something that passes, or its rows cannot be made."""
+    monkeypatch.setattr(proof, table, tuple(one for one in getattr(proof, table) if one is not condition))
+    name = str(getattr(condition, "__name__", ""))
+    is_noticed = any(_is_noticed(passing, seed) for seed in range(0, 400 if name in STRICTER else 6000, 100))
+    assert is_noticed == (name not in STRICTER)
+
+
+def _is_noticed(passing: list[Known], seed: int) -> bool:
+    try:
+        return bool(hold_disturbed(passing, 100, seed).otherwise)
+    except (KeyError, ValueError, AssertionError):
+        return True
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_every_partition_of_a_healthy_cluster_passes(tmp_path: Path, state: str):
+    """Compacted ones, too, as long as every record is there."""
+    found = partitions_of(healthy(tmp_path / state, state))
+    assert [known.topic for known, cluster in found if proven_healthy(known, cluster) is None] == []
+
+
+def test_most_of_a_real_cluster_passes():
+    """All but a log that the cleaner went through, and what brokers' own logs speak of."""
+    found = partitions_of(SAMPLE / "clean-in-sync")
+    assert sum(proven_healthy(known, cluster) is not None for known, cluster in found) >= len(found) - 5
