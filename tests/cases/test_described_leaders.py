@@ -97,7 +97,7 @@ def test_one_text_for_each_topic(tmp_path: Path) -> None:
 def test_two_texts_that_contradict_each_other_tell_nothing(tmp_path: Path) -> None:
     """One was printed before an election, one afterwards; which, nobody knows."""
     root = _copy(tmp_path, without=("log-dirs.json", "offsets.txt"))
-    (root / "before.txt").write_text((root / "topics.txt").read_text().replace("Leader: 2", "Leader: 1"))
+    (root / "before.txt").write_text((root / "topics.txt").read_text().replace("Leader: 2", "Leader: 1").replace("Isr: 2", "Isr: 1,2"))
     assert (_leaders(root), _problems(root)) == (GUESSED, [("malformed", "before.txt"), ("malformed", "topics.txt")])
     assert cli.main(["triage", "--input", str(root)]) == 3
 

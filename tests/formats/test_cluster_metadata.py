@@ -250,6 +250,34 @@ def test_what_is_given_twice_is_refused_by_its_place():
     assert f"topics[{len(twice['topics']) - 1}].partitions[0].partition" in refused(json.dumps(twice).encode()).reason
 
 
+@pytest.mark.parametrize(
+    ("brokers", "said"),
+    [
+        ({"leader": 1, "replicas": [1, 2], "isr": [1, 7]}, "isr has broker 7, which is not among the replicas"),
+        ({"leader": 1, "replicas": [2, 3], "isr": [2]}, "leader is 1, which is not among the replicas"),
+        ({"leader": 1, "replicas": [1, 2], "isr": [2]}, "leader is 1, which is not in the isr"),
+    ],
+)
+def test_brokers_that_no_controller_writes_are_refused_by_their_place(brokers: dict[str, object], said: str):
+    document = whole()
+    document["topics"][0]["partitions"][0] |= brokers
+    assert refused(json.dumps(document).encode()).reason == f"topics[0].partitions[0].{said}"
+
+
+@pytest.mark.parametrize(
+    "brokers",
+    [
+        {"leader": -1, "replicas": [1, 2], "isr": [2]},  # nobody leads, and the last ISR stays
+        {"leader": 1, "replicas": [1, 2], "isr": []},  # neither is known
+        {"leader": 1, "replicas": [], "isr": [1]},
+    ],
+)
+def test_what_is_empty_contradicts_nothing(brokers: dict[str, object]):
+    document = whole()
+    document["topics"][0]["partitions"][0] |= brokers
+    assert next(iter(partitions(document))).isr == tuple(brokers["isr"])
+
+
 @pytest.mark.parametrize("document", [[], None, 1, "x", {}, {"version": 2}, {"version": None}, {"version": "1"}, {"Version": 1}])
 def test_what_is_no_document_of_version_1(document: object):
     assert "version 1" in refused(json.dumps(document).encode()).reason

@@ -198,6 +198,10 @@ _METADATA_SAYS = (
 )
 
 
+def _not_assigned(mutation: Mutation, place: Place) -> bool:
+    return mutation.kind == "metadata follower left out" and place.tree.is_alive
+
+
 def _beside_a_metadata_log(mutation: Mutation, _place: Place) -> bool:
     return mutation.kind.startswith("metadata ") and bool(mutation.facts.get("has log"))
 
@@ -225,14 +229,13 @@ ACCEPTED = (
     Accepted("DIRECTORY_ID", "the directory.id of a log directory", _directory_id),
     Accepted("REPLICAS_ALONE", "replicas copied without any file of their log directory", _is_of("broker folder without small files")),
     Accepted("METADATA_ALONE", "what only the metadata says", _is_of(*(f"metadata {what}" for what in _METADATA_SAYS))),
+    Accepted("NOT_ASSIGNED_AND_RUNS", "a follower that is not assigned, of a broker that runs", _not_assigned),
     Accepted("BESIDE_A_METADATA_LOG", "cluster-metadata.json beside a metadata log that decides", _beside_a_metadata_log),
     Accepted("BATCH_INDEX_UNREAD", "a batch index of a collection, which is opened only where a truncation cuts", _batch_index),
     Accepted("TEXT_POSITION", "positions, sizes, counts and producers in a text", _text_says_twice),
     Accepted("CLEAN_STOP", "whether a broker was stopped cleanly", _is_of("clean shutdown mark added", "clean shutdown mark removed")),
 )
-_CONTRADICTORY = ("stranger in the isr", "leader out of the isr", "replica left out")
 KNOWN = (
-    Accepted("METADATA_CONTRADICTS_ITSELF", "an ISR that no controller writes", _is_of(*(f"metadata {what}" for what in _CONTRADICTORY))),
     Accepted("EPOCH_ON_ALL", "a later epoch of one batch on every replica", _epoch_on_all),
     Accepted("SEGMENT_RENAMED", "a segment that is named for another offset than that of its first batch", _is_of("segment renamed")),
 )

@@ -50,9 +50,16 @@ def _leader_out(_rng: random.Random, _topic: Row, part: Row) -> None:
     part["isr"] = [one for one in part["isr"] if one != part["leader"]]
 
 
-def _left_out(rng: random.Random, _topic: Row, part: Row) -> None:
-    gone = rng.choice(part["replicas"])
-    part["replicas"].remove(gone)
+def _leader_left_out(_rng: random.Random, _topic: Row, part: Row) -> None:
+    _leave_out(part["leader"], part)
+
+
+def _follower_left_out(rng: random.Random, _topic: Row, part: Row) -> None:
+    _leave_out(rng.choice([one for one in part["replicas"] if one != part["leader"]] or [part["leader"]]), part)
+
+
+def _leave_out(gone: int, part: Row) -> None:
+    part["replicas"] = [one for one in part["replicas"] if one != gone]
     part["isr"] = [one for one in part["isr"] if one != gone]
 
 
@@ -76,7 +83,8 @@ _OF_A_PARTITION: dict[str, Callable[[random.Random, Row, Row], None]] = {
     "isr null": lambda _rng, _topic, part: part.update(isr=None),
     "stranger in the isr": lambda _rng, _topic, part: part["isr"].append(_NOBODY),
     "replica twice in the isr": lambda _rng, _topic, part: part["isr"].append(part["isr"][0]),
-    "replica left out": _left_out,
+    "leader left out": _leader_left_out,
+    "follower left out": _follower_left_out,
     "replica added": lambda _rng, _topic, part: part["replicas"].append(_NOBODY),
     "topic id": lambda _rng, topic, _part: topic.update(topic_id=_OTHER_ID),
     "cleanup policy": _policy,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -99,7 +99,7 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
     """Every partition that the document names.
 
     Raises:
-        MetadataError: a value of the wrong type, or a partition given twice, with its place.
+        MetadataError: a value of the wrong type, a partition given twice, or brokers that contradict each other, with its place.
     """
     captured_at_ms = _captured_at_ms(document)
     given: set[tuple[str, int]] = set()
@@ -118,6 +118,10 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
             for key, value in (("leader", leader), ("leader_epoch", epoch)):
                 if value is not None and value < -1:
                     raise MetadataError(f"{where}{key} is {value}, and only -1 says that there is none")
+            brokers = {key: _ids(partition, key, where) for key in ("replicas", "isr", "elr", "last_known_elr")}
+            wrong = contradiction(-1 if leader is None else leader, brokers["replicas"], brokers["isr"])
+            if wrong is not None:
+                raise MetadataError(f"{where}{wrong}")
             yield PartitionMetadata(
                 topic=name,
                 partition=number,
@@ -125,10 +129,7 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
                 compacted=None if told is None else "compact" in str(configs.get("cleanup.policy", "")),
                 leader=-1 if leader is None else leader,
                 leader_epoch=-1 if epoch is None else epoch,
-                replicas=_ids(partition, "replicas", where),
-                isr=_ids(partition, "isr", where),
-                elr=_ids(partition, "elr", where),
-                last_known_elr=_ids(partition, "last_known_elr", where),
+                **brokers,
                 no_leader=leader is not None and leader < 0,
                 source=CLUSTER_METADATA_FILE,
                 known_at_ms=captured_at_ms,
@@ -138,6 +139,19 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
                 message_format=_text(configs.get(TOPIC_FORMAT)),
                 remote_storage=flag_in(configs.get(REMOTE_STORAGE)),
             )
+
+
+def contradiction(leader: int, replicas: Collection[int], isr: Collection[int]) -> str | None:
+    """Why no controller wrote this of a partition: its leader is a member of the ISR, and that are replicas; what is empty is not given.
+
+    Sources: PartitionChangeBuilder and ReplicationControlManager (KRaft), PartitionStateMachine (ZooKeeper).
+    """
+    stranger = next((broker for broker in isr if broker not in replicas), None) if replicas else None
+    if stranger is not None:
+        return f"isr has broker {stranger}, which is not among the replicas"
+    if leader >= 0 and replicas and leader not in replicas:
+        return f"leader is {leader}, which is not among the replicas"
+    return f"leader is {leader}, which is not in the isr" if leader >= 0 and isr and leader not in isr else None
 
 
 def _text(value: Any) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from replica_audit.errors import MetadataError
-from replica_audit.formats.metadata.cluster_metadata import CLUSTER_METADATA_FILE, delete_retention_ms
+from replica_audit.formats.metadata.cluster_metadata import CLUSTER_METADATA_FILE, contradiction, delete_retention_ms
 from replica_audit.model import PartitionMetadata
 from replica_audit.protocol.cluster.leader_settings import UNCLEAN_ELECTION, count_in, flag_in
 from replica_audit.protocol.cluster.min_isr import NAME as MIN_ISR
@@ -33,16 +33,16 @@ def described(one: Described, line: int | None = None) -> PartitionMetadata:
     """The claim that it makes: without a leader epoch, and of an unknown time.
 
     Raises:
-        MetadataError: a number that no partition or broker has, a broker twice, a leader or an ISR that is not among the replicas.
+        MetadataError: a number that no partition or broker has, a broker twice, a leader or an ISR that no controller writes.
     """
     named = (one.partition, *one.replicas, *one.isr, *one.elr, *one.last_known_elr)
     if min(named) < 0 or max(*named, one.leader) > _INT32_MAX:
         raise MetadataError(f"a number of {one.topic}-{one.partition} is none that a partition or a broker has", line=line)
     if len(set(one.replicas)) < len(one.replicas) or len(set(one.isr)) < len(one.isr):
         raise MetadataError(f"a broker is given twice among the replicas of {one.topic}-{one.partition}", line=line)
-    stranger = next((broker for broker in (*one.isr, one.leader) if broker >= 0 and broker not in one.replicas), None)
-    if stranger is not None:
-        raise MetadataError(f"broker {stranger} leads {one.topic}-{one.partition}, or is in its ISR, but not among its replicas", line=line)
+    wrong = contradiction(one.leader, one.replicas, one.isr)
+    if wrong is not None:
+        raise MetadataError(f"of {one.topic}-{one.partition} {wrong}", line=line)
     configs = one.configs or {}
     return PartitionMetadata(
         topic=one.topic,
