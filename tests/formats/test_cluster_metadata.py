@@ -265,17 +265,17 @@ def test_brokers_that_no_controller_writes_are_refused_by_their_place(brokers: d
 
 
 @pytest.mark.parametrize(
-    "brokers",
+    ("leader", "replicas", "isr"),
     [
-        {"leader": -1, "replicas": [1, 2], "isr": [2]},  # nobody leads, and the last ISR stays
-        {"leader": 1, "replicas": [1, 2], "isr": []},  # neither is known
-        {"leader": 1, "replicas": [], "isr": [1]},
+        (-1, [1, 2], [2]),  # nobody leads, and the last ISR stays
+        (1, [1, 2], []),  # not known
+        (1, [], [1]),
     ],
 )
-def test_what_is_empty_contradicts_nothing(brokers: dict[str, object]):
+def test_what_is_empty_contradicts_nothing(leader: int, replicas: list[int], isr: list[int]):
     document = whole()
-    document["topics"][0]["partitions"][0] |= brokers
-    assert next(iter(partitions(document))).isr == tuple(brokers["isr"])
+    document["topics"][0]["partitions"][0] |= {"leader": leader, "replicas": replicas, "isr": isr}
+    assert next(iter(partitions(document))).isr == tuple(isr)
 
 
 @pytest.mark.parametrize("document", [[], None, 1, "x", {}, {"version": 2}, {"version": None}, {"version": "1"}, {"Version": 1}])

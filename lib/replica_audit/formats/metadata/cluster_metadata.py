@@ -118,8 +118,8 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
             for key, value in (("leader", leader), ("leader_epoch", epoch)):
                 if value is not None and value < -1:
                     raise MetadataError(f"{where}{key} is {value}, and only -1 says that there is none")
-            brokers = {key: _ids(partition, key, where) for key in ("replicas", "isr", "elr", "last_known_elr")}
-            wrong = contradiction(-1 if leader is None else leader, brokers["replicas"], brokers["isr"])
+            replicas, isr = (_ids(partition, key, where) for key in ("replicas", "isr"))
+            wrong = contradiction(-1 if leader is None else leader, replicas, isr)
             if wrong is not None:
                 raise MetadataError(f"{where}{wrong}")
             yield PartitionMetadata(
@@ -129,7 +129,10 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
                 compacted=None if told is None else "compact" in str(configs.get("cleanup.policy", "")),
                 leader=-1 if leader is None else leader,
                 leader_epoch=-1 if epoch is None else epoch,
-                **brokers,
+                replicas=replicas,
+                isr=isr,
+                elr=_ids(partition, "elr", where),
+                last_known_elr=_ids(partition, "last_known_elr", where),
                 no_leader=leader is not None and leader < 0,
                 source=CLUSTER_METADATA_FILE,
                 known_at_ms=captured_at_ms,
