@@ -159,6 +159,42 @@ def test_a_follower_that_ends_inside_a_batch_of_its_leader_never_comes_back(tmp_
     assert (found.exit_code, _codes(found)) == (1, [("fetch_fails_forever", 2)])
 
 
+@pytest.mark.parametrize(("high_watermark", "fails"), [(25, True), (24, False), (35, False), (None, False)])
+def test_a_running_follower_whose_fetcher_failed_by_its_checkpoint(tmp_path: Path, high_watermark: int | None, fails: bool) -> None:
+    """It truncated to 25 in memory, its files end at 24, and nobody's high watermark lies inside a batch otherwise."""
+    root = _trimmed(tmp_path, [(0, 0, 11), (2, 12, 23)])
+    if high_watermark is not None:
+        (_log_dir(root, 2) / "replication-offset-checkpoint").write_bytes(kafka_files.checkpoint([("t", 0, high_watermark)]))
+    found = ran(root)
+    assert found.verdicts == {("t", 0, 2): "inconclusive"}
+    assert (found.exit_code, _codes(found)) == ((1, [("fetch_fails_forever", 2)]) if fails else (3, []))
+
+
+def test_one_whose_files_end_between_batches_goes_on_once_restarted(tmp_path: Path) -> None:
+    """It agrees with its leader, which was clean; the high watermark inside the batch says that it truncated there."""
+    root = _write(tmp_path, {1: [(0, 0, 16), (4, 17, 34)], 2: [(0, 0, 16)]})
+    (_log_dir(root, 2) / "replication-offset-checkpoint").write_bytes(kafka_files.checkpoint([("t", 0, 19)]))
+    found = ran(_metadata(root, 1, epoch=4, brokers=[1, 2], isr=[1], state="up"))
+    assert (found.exit_code, _codes(found)) == (1, [("fetch_fails_forever", 2)])
+    assert found.rows("findings")[0]["summary"].endswith("then it fetches from 17")
+    healthy = ran(_metadata(root, 1, epoch=4, brokers=[1, 2], isr=[1, 2], state="up"))
+    assert (healthy.exit_code, _codes(healthy)) == (0, [])
+
+
+_FETCHER = "ERROR [ReplicaFetcher replicaId=2, leaderId=1, fetcherId=0]"
+_FAILED = f"{_FETCHER} Unexpected error occurred while processing data for partition t-0 at offset 25"
+_FOLLOWS = "INFO [Broker id=2] Follower t-0 starts at leader epoch 5 from offset 24 with high watermark 24. Previous leader is 1"
+
+
+@pytest.mark.parametrize(("lines", "fails"), [((_FAILED,), True), ((_FOLLOWS, _FAILED), True), ((_FAILED, _FOLLOWS), False)])
+def test_one_whose_log_says_so_last(tmp_path: Path, lines: Sequence[str], fails: bool) -> None:
+    root = _trimmed(tmp_path, [(0, 0, 11), (2, 12, 23)])
+    text = "".join(f"[2026-11-21 06:01:3{at},387] {line} (kafka.server.ReplicaFetcherThread)\n" for at, line in enumerate(lines))
+    (root / "broker-2" / "server.log").write_text(text)
+    found = ran(root)
+    assert (found.exit_code, _codes(found)) == ((1, [("fetch_fails_forever", 2)]) if fails else (3, []))
+
+
 def test_one_that_ends_behind_it_does(tmp_path: Path) -> None:
     found = ran(_trimmed(tmp_path, [(4, 24, 34)]))
     assert (found.exit_code, _codes(found)) == (0, [])

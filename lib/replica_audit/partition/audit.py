@@ -312,6 +312,7 @@ class PartitionAudit:
             damaged=damaged,
             gone_everywhere=self._gone,
             open_transactions=transactions.rows(made.verdicts, self.cluster),
+            last_events={event.broker_id: event for event in self.events if event.broker_id is not None},
             without_markers=tuple(transactions.without_markers(made.verdicts, simultaneous=self.cluster.simultaneous)),
         )
 

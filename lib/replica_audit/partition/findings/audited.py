@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from replica_audit.model import PartitionMetadata
 from replica_audit.partition.findings.compared_pairs import ComparedPairs
@@ -11,6 +11,7 @@ from replica_audit.partition.findings.transactions import MarkerMissing
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause, Leadership
+from replica_audit.protocol.cluster.log_events import LogEvent
 from replica_audit.protocol.cluster.topic_ids import TopicIdsInDoubt
 from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.exchange.replica import Replica
@@ -33,6 +34,7 @@ class Audited:
     each broker's own copy of the metadata log says, `compared` every replica that takes part in verdicts, `replicas` those with a log.
     `gone_everywhere` is as of `unreached_high_watermark`. `open_transactions` are those of the leader, None where they are not known.
     `is_compacted`: batches of its log may be missing. `without_markers`: transactions that never end in followers' logs.
+    `last_events`: by broker what its own log says last.
     """
 
     metadata: PartitionMetadata
@@ -52,6 +54,7 @@ class Audited:
     gone_everywhere: tuple[int, int, int] | None = None
     open_transactions: Sequence[OpenTransactionRow] | None = None
     without_markers: Sequence[MarkerMissing] = ()
+    last_events: Mapping[int, LogEvent] = field(default_factory=dict)
 
     def damage_of(self, broker_id: int) -> tuple[BatchDamage, ...] | None:
         """The column `damaged` of a finding about a replica."""

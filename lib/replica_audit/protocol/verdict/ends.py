@@ -18,6 +18,34 @@ FETCH_FAILS = (
 )
 
 
+class FailedFetch(NamedTuple):
+    """A fetch that a running follower failed at for good: at `offset`, inside a batch of its leader; its files end at `end`.
+
+    `leader_start` is where the leader's log starts. `is_inside`: its files, too, end inside that batch. `line` is the place of the failure
+    in the broker's own log; None: its checkpointed high watermark tells it, which lies beyond the end of its files and inside the batch,
+    where a log ends in memory alone, after a truncation.
+    """
+
+    offset: int
+    end: int
+    leader_start: int
+    is_inside: bool
+    line: str | None
+
+    @property
+    def reason(self) -> str:
+        """The finding in one sentence."""
+        shown = "as its own checkpointed high watermark shows" if self.line is None else f"according to {self.line}"
+        if self.end < self.leader_start:
+            once_restarted = f"empties its log, and starts again at {self.leader_start}"
+        else:
+            once_restarted = f"fetches from {self.end}{', which is inside the batch, too' if self.is_inside else ''}"
+        return (
+            f"its fetcher failed at {self.offset}, {shown}, and its files end at {self.end}: it does not fetch, and stays out of the ISR, "
+            f"until its broker restarts; then it {once_restarted}"
+        )
+
+
 class LostEnd(NamedTuple):
     """A log that ends below `reached`, exclusive, up to where its records had been committed or written. `known_by`: whose file says so."""
 

@@ -142,8 +142,8 @@ _OF_REPLICAS: dict[str, tuple[str, str]] = {
         "{n} replicas end in bytes that are no batch, and their brokers will not cut them off: do not start them as they are.",
     ),
     PartitionCode.FETCH_FAILS_FOREVER: (
-        "1 follower can never fetch again by itself: it has to be rebuilt.",
-        "{n} followers can never fetch again by themselves: they have to be rebuilt.",
+        "1 follower does not fetch again by itself: it has to be rebuilt, or its broker restarted, as the finding says.",
+        "{n} followers do not fetch again by themselves: they have to be rebuilt, or their brokers restarted, as the findings say.",
     ),
     PartitionCode.SEQUENCE_GAP: (
         "1 partition lacks records in the middle of a producer's sequence: they were written, and no replica has them.",
