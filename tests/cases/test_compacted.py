@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.cases.shapes import COLLECTED, RAW, SHAPES, TEXT, Segments, audited, errors, filled, metadata, replica, shaped, verdicts
+from tests.cases.triaged import seen
+from tests.collect.collections import collect_cluster
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf
 from tests.support.in_process import Row
@@ -122,3 +125,12 @@ def test_keys_of_a_segment_that_is_empty_are_compared_unasked() -> None:
     """A cleaner may have emptied it, but not of keys that a follower still has."""
     found = audited(CASES / "22c-leader-all-empty")
     assert verdicts(found) == {3: "compaction_differs"}
+
+
+def test_keys_of_a_segment_that_is_empty_are_in_doubt_where_they_are_not_in_the_input(tmp_path: Path) -> None:
+    """Collections have no records: the follower, cleaned as far, holds batches where the leader's segment is empty."""
+    root = shutil.copytree(CASES / "22c-leader-all-empty", tmp_path / "raw")
+    found = seen(collect_cluster(root, tmp_path / "collected"))
+    assert (found.exit_code, found.verdicts()) == (3, {3: "consistent"})
+    (root / "broker-1" / "cleaner-offset-checkpoint").write_bytes(kf.checkpoint([("bal", 0, 120)]))
+    assert seen(collect_cluster(root, tmp_path / "later")).exit_code == 0, "the leader's cleaner went on alone"

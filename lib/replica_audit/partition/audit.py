@@ -124,7 +124,7 @@ class PartitionAudit:
             compacted=compacted,
             simultaneous=cluster.simultaneous,
             clean_elections=frozenset(one.leader_epoch for one in self.metadata.elections if one.kind in GIVES_NOTHING_UP),
-            touched=touched_by(self.metadata.elections, self.events),
+            touched=touched_by(self.metadata.elections, self.events, self.readable.values()),
             commits=CommitHistory.of(self.metadata, cluster.history, simultaneous=cluster.simultaneous, is_outdated=bool(self.outdated)),
         )
 

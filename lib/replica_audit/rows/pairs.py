@@ -274,8 +274,9 @@ class ReplicaVerdict:
     ]
     keys_may_differ: Annotated[
         bool | None,
-        "of a compacted partition whose keys were not compared, where the verdict is clean: whether an unclean election or a truncation "
-        "has touched it, so that its replicas may hold other keys at equal offsets. Null: batches or keys were compared, or need not be",
+        "of a compacted partition whose keys were not compared, where the verdict is clean: whether an unclean election, a truncation "
+        "or an emptied segment has touched it, so that its replicas may hold other keys at equal offsets. "
+        "Null: batches or keys were compared, or need not be",
     ] = None
 
 

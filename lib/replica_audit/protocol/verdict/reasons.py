@@ -30,7 +30,11 @@ _DOUBTS: dict[Doubt, str] = {
 }
 
 
-_TOUCHED: dict[TouchedBy, str] = {TouchedBy.UNCLEAN_ELECTION: "unclean election", TouchedBy.TRUNCATION: "earlier truncation"}
+_TOUCHED: dict[TouchedBy, str] = {
+    TouchedBy.UNCLEAN_ELECTION: "unclean election",
+    TouchedBy.TRUNCATION: "earlier truncation",
+    TouchedBy.EMPTIED_SEGMENT: "emptied segment",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,8 +145,8 @@ def _doubts(report: Report) -> Iterator[str]:
         yield f"records of {_count(unread, 'follower')} could not be compared"
     if doubts.keys_may_differ:
         yield (
-            f"the keys of {_count(doubts.keys_may_differ, 'follower')} of compacted topics were not compared, and an unclean election or a "
-            "truncation may have left them with other keys (--compare records compares them)"
+            f"the keys of {_count(doubts.keys_may_differ, 'follower')} of compacted topics were not compared, and an unclean election, a "
+            "truncation or an emptied segment may have left them with other keys (--compare records compares them)"
         )
     if doubts.unknown_topic_ids:
         lack = "lacks its" if doubts.unknown_topic_ids == 1 else "lack their"
