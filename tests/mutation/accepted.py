@@ -137,6 +137,18 @@ def _oldest_deleted(mutation: Mutation, _place: Place) -> bool:
     return mutation.kind in ("segment deleted", "segment marked deleted") and mutation.facts.get("which") == "first"
 
 
+def _oldest_named_lower(mutation: Mutation, place: Place) -> bool:
+    """A broker leaves such a segment itself, and begins at its checkpointed log start."""
+    if (
+        mutation.kind != "segment renamed"
+        or mutation.facts.get("which") not in ("first", "only")
+        or not place.tree.log_start(mutation.partition or "")
+    ):
+        return False
+    before, after = (min(path for path, content in mutation.changes.items() if (content is None) is gone) for gone in (True, False))
+    return after.rpartition("/")[2] < before.rpartition("/")[2]
+
+
 def _table_of_a_running_broker(mutation: Mutation, place: Place) -> bool:
     kinds = ("line added", "line dropped", "offset changed", "offset extreme", "first number changed", "deleted", "emptied")
     return place.tree.is_alive and mutation.kind in {f"leader-epoch-checkpoint {kind}" for kind in kinds}
@@ -219,6 +231,7 @@ ACCEPTED = (
     Accepted("BEYOND_RUNNING_LEADER", "what a follower holds beyond the copy of a leader that runs", _beyond_running_leader),
     Accepted("BELOW_LOG_START", "damage below the log start", _below_log_start),
     Accepted("OLDEST_DELETED", "an oldest segment that is not there", _oldest_deleted),
+    Accepted("OLDEST_NAMED_LOWER", "an oldest segment that is named for a lower offset than its first batch has", _oldest_named_lower),
     Accepted("TABLE_OF_A_RUNNING_BROKER", "an epoch table that was copied before or after the batches", _table_of_a_running_broker),
     Accepted("TABLE_MADE_AGAIN", "an epoch table that a broker makes again", _table_made_again),
     Accepted("TABLE_WITHOUT_BATCHES", "an epoch without batches", _table_without_batches),
@@ -235,10 +248,7 @@ ACCEPTED = (
     Accepted("TEXT_POSITION", "positions, sizes, counts and producers in a text", _text_says_twice),
     Accepted("CLEAN_STOP", "whether a broker was stopped cleanly", _is_of("clean shutdown mark added", "clean shutdown mark removed")),
 )
-KNOWN = (
-    Accepted("EPOCH_ON_ALL", "a later epoch of one batch on every replica", _epoch_on_all),
-    Accepted("SEGMENT_RENAMED", "a segment that is named for another offset than that of its first batch", _is_of("segment renamed")),
-)
+KNOWN = (Accepted("EPOCH_ON_ALL", "another epoch of the last batch of every replica", _epoch_on_all),)
 
 
 def why_silent(mutation: Mutation, place: Place) -> str | None:
