@@ -83,7 +83,9 @@ _CUTS = ("segment cut between batches", "segment emptied", "segment deleted", "s
 
 
 def _compacted_hole(mutation: Mutation, place: Place) -> bool:
-    return mutation.kind in (*_HOLES, *_CUTS, "segment swapped", "segment another's") and place.tree.is_compacted(mutation.partition or "")
+    return mutation.kind in (*_HOLES, *_CUTS, "segment swapped", "segment renamed", "segment another's") and place.tree.is_compacted(
+        mutation.partition or ""
+    )
 
 
 def _end_of_a_running_copy(mutation: Mutation, place: Place) -> bool:
