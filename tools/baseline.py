@@ -27,6 +27,7 @@ from replica_audit.config import Settings
 from replica_audit.errors import AuditError
 from replica_audit.local_run import triage
 from replica_audit.past.run import PastRun
+from replica_audit.past.unstored_rows import WithUnstored
 from replica_audit.report.facts import explanation, question
 from replica_audit.report.text import explanation_text
 from replica_audit.rows import TABLES
@@ -62,7 +63,7 @@ def _texts(path: str, run: PastRun) -> Iterator[dict[str, Any]]:
         if topic is not None and number is not None:
             asked = question.Question(topic=topic, partition=number, run_id=RUN_ID, cluster_id=cluster)
             try:
-                text = explanation_text.render(explanation.explain(run.tables, asked))
+                text = explanation_text.render(explanation.explain(WithUnstored(run.tables), asked))
             except AuditError as error:
                 text = str(error)
             yield {"input": path, "table": "explain", "row": {"partition": f"{topic}-{number}", "text": text}}

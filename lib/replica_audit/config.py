@@ -40,6 +40,11 @@ class Settings(BaseModel):
     fail_on: Literal["critical", "error", "warning"] = Field(default="error", description="lowest severity that makes the exit code 1")
     worst: int = Field(default=20, ge=0, le=10_000, description="findings that the summary shows")
     what_if_leaders: bool = Field(default=False, description="also compute every replica as the leader, ranked by what that loses")
+    detail: Literal["findings", "all"] = Field(
+        default="all",
+        description="of partitions that are proven healthy, findings stores verdicts and logs; all also stores, epoch by epoch and rule by "
+        "rule, that nothing is cut",
+    )
     simultaneous_copies: bool = Field(default=False, description="all brokers were copied at one instant (a storage snapshot)")
     server_logs_after_copy: bool = Field(
         default=False, description="the server.log files show what brokers did after they were copied, not before"

@@ -9,8 +9,14 @@ import pytest
 
 from replica_audit.config import Settings
 from replica_audit.local_run import triage
+from replica_audit.notebook.frames import known_table
 from replica_audit.partition import healthy as proof
 from replica_audit.partition.healthy import proven_healthy
+from replica_audit.past.unstored_rows import UNSTORED, WithUnstored, whole
+from replica_audit.report.facts.explanation import explain
+from replica_audit.report.facts.question import Question
+from replica_audit.rows import TABLES
+from replica_audit.rows.arrow import schema_of
 from tests.house.checkout import ROOT
 from tests.mutation.generated import STATES, healthy
 from tests.mutation.shapes import COLLECTED, RAW, TEXT
@@ -117,3 +123,32 @@ def test_most_of_a_real_cluster_passes():
     """All but a log that the cleaner went through, and what brokers' own logs speak of."""
     found = partitions_of(SAMPLE / "clean-in-sync")
     assert sum(proven_healthy(known, cluster) is not None for known, cluster in found) >= len(found) - 5
+
+
+def _frames(root: Path, detail: str) -> dict[str, list[str]]:
+    """Every table as a notebook has it, by its name."""
+    done = triage([str(root)], Settings(detail=detail), tell=lambda _event: None, run_id="held")  # type: ignore[arg-type]
+    tables = {one.name: whole(done.tables, one, run_id="held") for one in TABLES}
+    return {name: sorted(map(repr, rows.to_pylist())) for name, rows in tables.items() if name != "audit_runs"}
+
+
+@pytest.mark.parametrize("root", [SAMPLE / "clean-in-sync", SAMPLE / "committed-loss", SAMPLE / "kafka-1.1.1-kip279-scenario-1-all"])
+def test_rows_that_are_not_stored_are_made_again(root: Path):
+    """A notebook has the same of both, and so has an explanation."""
+    assert _frames(root, "findings") == _frames(root, "all")
+
+
+def test_an_explanation_has_the_rows_that_are_not_stored(tmp_path: Path):
+    root = healthy(tmp_path / "paused", "paused")
+    stored, explained = {}, {}
+    for detail in ("findings", "all"):
+        done = triage([str(root)], Settings(detail=detail), tell=lambda _event: None, run_id="held")
+        stored[detail] = {name: len(done.tables.columns(name, schema_of(known_table(name)))) for name in UNSTORED}
+        asked = [Question(topic=topic, partition=0, run_id="held", cluster_id=None) for topic in ("orders", "keys")]
+        explained[detail] = [explain(WithUnstored(done.tables), one).followers for one in asked]
+    assert set(stored["findings"].values()) == {0}
+    assert all(stored["all"].values())
+    assert [len(one.points) for found in explained["findings"] for one in found] == [4] * 4
+    assert [[one.points for one in found] for found in explained["findings"]] == [
+        [one.points for one in found] for found in explained["all"]
+    ]

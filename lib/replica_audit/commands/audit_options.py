@@ -62,6 +62,13 @@ RULES = (
         arguments={"action": "store_true"},
     ),
     Option(
+        flag="--detail",
+        setting="detail",
+        help="all (default), or findings: of partitions that are proven healthy, leave out the rows of truncation_points and "
+        "epoch_end_offsets, which only say that nothing is cut",
+        arguments={"metavar": "WHAT"},
+    ),
+    Option(
         flag="--fail-on",
         setting="fail_on",
         help="lowest severity that makes the exit code 1: critical, error or warning (default: error)",

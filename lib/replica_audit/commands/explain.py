@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from replica_audit.commands.command import Command, Option, show
+from replica_audit.past.unstored_rows import WithUnstored
 
 _EXPLAIN_HELP = """\
 Explain one partition of a past run with all its evidence: both logs drawn over their
@@ -34,7 +35,7 @@ def _explain(given: argparse.Namespace) -> int:
 
     topic, partition = question.parse_partition(given.partition)
     asked = question.Question(topic=topic, partition=partition, run_id=given.run_id, cluster_id=given.cluster, follower_id=given.follower)
-    show(explanation_text.render(explanation.explain(WarehouseTables(given.warehouse), asked)))
+    show(explanation_text.render(explanation.explain(WithUnstored(WarehouseTables(given.warehouse)), asked)))
     return 0
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from replica_audit.commands import outputs
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.errors import UsageError
+from replica_audit.past.unstored_rows import WithUnstored
 
 if TYPE_CHECKING:
     from replica_audit.past.run import PastRun
@@ -94,7 +95,7 @@ def page(run: PastRun, top: int) -> str:
 
     data = page_data(run, top)
     keys = worst_partitions(data, PICTURED)
-    tables = ChosenPartitions(run.tables, run.run_id, {(key.topic, key.partition) for key in keys})
+    tables = WithUnstored(ChosenPartitions(run.tables, run.run_id, {(key.topic, key.partition) for key in keys}))
 
     def explained(key: Key) -> Explained:
         return explain(tables, Question(topic=key.topic, partition=key.partition, run_id=run.run_id, cluster_id=key.cluster_id))

@@ -19,6 +19,7 @@ from replica_audit.commands.salvage import REPLAY_ALSO
 from replica_audit.commands.termination_message import TERMINATION_MESSAGE, write_run
 from replica_audit.errors import UsageError
 from replica_audit.own_folder import private_files
+from replica_audit.past.unstored_rows import WithUnstored
 from replica_audit.progress import TellsEvent, to_all
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _triaged(given: argparse.Namespace, settings: Settings, known: Acknowledgeme
     if given.partition:
         topic, number = question.parse_partition(given.partition)
         asked = question.Question(topic=topic, partition=number, run_id=done.run_id, cluster_id=given.cluster)
-        show(explanation_text.render(explanation.explain(done.tables, asked)))
+        show(explanation_text.render(explanation.explain(WithUnstored(done.tables), asked)))
     else:
         show("\n")
         show_report(report)

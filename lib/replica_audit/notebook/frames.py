@@ -10,8 +10,8 @@ import pandas as pd
 import pyarrow as pa
 
 from replica_audit.errors import UsageError
+from replica_audit.past.unstored_rows import whole
 from replica_audit.rows import TABLES, Table
-from replica_audit.rows.arrow import schema_of
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def known_table(name: str) -> Table:
 
 def pandas_frame(tables: ArrowTables, table: Table, equal: dict[str, Value]) -> pd.DataFrame:
     """The rows as pandas; a table that the warehouse does not have has none."""
-    return to_pandas(tables.columns(table.name, schema_of(table), **equal))
+    return to_pandas(whole(tables, table, **equal))
 
 
 def to_pandas(rows: pa.Table) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from replica_audit.notebook import batch_chart, lineage_chart
 from replica_audit.notebook.batch_frames import aligned, batch_frame, side_by_side
 from replica_audit.notebook.frames import FrameSource, Value, frame
 from replica_audit.notebook.simulation import PartitionSimulator, frame_of, simulated_frame
+from replica_audit.past.unstored_rows import WithUnstored
 from replica_audit.protocol.simulation.situation import Action
 from replica_audit.report.facts.explanation import Explained, Explanation, explain
 from replica_audit.report.facts.question import Question
@@ -46,7 +47,7 @@ class Partition:
         """
         self._place = place
         # told here, not by the first method
-        self._explained = explain(place.tables, question)
+        self._explained = explain(WithUnstored(place.tables), question)
         run = self._explained.partition.run
         self.run_id, self.cluster_id = run.run_id, run.cluster_id
         self.topic, self.partition, self.name = question.topic, question.partition, question.name
@@ -198,7 +199,7 @@ class Partition:
         if follower is None:
             return self._explained
         asked = Question(topic=self.topic, partition=self.partition, run_id=self.run_id, cluster_id=self.cluster_id, follower_id=follower)
-        return explain(self._place.tables, asked)
+        return explain(WithUnstored(self._place.tables), asked)
 
     def _pair(self, follower: int | None) -> Explanation:
         followers = self._answer(follower).followers

@@ -81,8 +81,13 @@ class Run:
         return self.table("epoch_start_offsets", **chosen)
 
     def truncation_points(self, **chosen: Any) -> Any:
-        """`truncation_points`: four rows per leader and follower, one for each protocol."""
+        """`truncation_points`: four rows per leader and follower, one for each protocol. Spark's frame has those that are stored."""
         return self.table("truncation_points", **chosen)
+
+    def lookups(self, name: str, *, cluster: str | None = None, **chosen: Any) -> Any:
+        """`epoch_end_offsets` of a partition, such as `orders-0`: what its leader answers for each epoch that a follower may ask for."""
+        topic, number = parse_partition(name)
+        return self.table("epoch_end_offsets", cluster=cluster, **chosen | {"topic": topic, "partition": number})
 
     def consumer_impacts(self, **chosen: Any) -> Any:
         """`consumer_impacts`: one row per group and partition with a committed offset."""

@@ -162,7 +162,7 @@ class PartitionAudit:
         leads = self.readable.get(self.leadership.leader_id)
         return AuditedPartition(
             cluster_id=self.known.cluster_id,
-            replica_logs=[replica_rows.log_row(one, healed) for one in self.loaded],
+            replica_logs=[replica_rows.log_row(one, healed, ran=self._runs(one)) for one in self.loaded],
             segment_epochs=[
                 found for broker, one in self.known.segments for found in replica_rows.segment_rows(broker, one, self.topic, self.partition)
             ],

@@ -9,11 +9,11 @@ log that is loaded stays as it is; and where nothing is missing, a cleaner took 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from replica_audit.formats.log_dir.names import METADATA_TOPIC
 from replica_audit.model import BatchRun, PartitionMetadata, ReplicaFiles, ScannedSegment, Segment, Window
@@ -37,6 +37,7 @@ from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable, ta
 from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.transactions.open_transactions import open_transactions
 from replica_audit.protocol.transactions.segment_producers import producers_of_log
 from replica_audit.protocol.verdict.partition_findings import looks_at_table
@@ -390,7 +391,7 @@ def healthy_rows(one: Candidate, *, every_row: bool) -> AuditedPartition | None:
     cleaned_until = max(one.cleaner_offset or 0 for one in files.values())
     return AuditedPartition(
         cluster_id=one.known.cluster_id,
-        replica_logs=[replica_rows.log_row(made) for made in loaded],
+        replica_logs=[replica_rows.log_row(made, ran=of.alive) for of, made in zip(one.replicas, loaded, strict=True)],
         segment_epochs=[
             row
             for broker, scan in one.known.segments
@@ -501,3 +502,31 @@ def _verdict(keys: PairKeys, source: str, protocol: Protocol, leader: KnownRepli
         differing_records=None,
         keys_may_differ=None,
     )
+
+
+class StoredLog(NamedTuple):
+    """What a run stored of a replica's log: where it starts, its exclusive end, its table in effect, and whether its broker ran."""
+
+    start: int
+    end: int
+    epochs: tuple[tuple[int, int], ...]
+    ran: bool | None
+
+    @property
+    def _state(self) -> ReplicaState:
+        """Its side of the exchange; no rule has anything to cut to its high watermark, which is as good as the log end."""
+        return ReplicaState(
+            log_start_offset=self.start,
+            log_end_offset=self.end,
+            epochs=table(self.epochs),
+            high_watermark=self.end,
+            first_segment_base=self.start,
+        )
+
+    def points(self, keys: tuple[str, int, int, int], source: str, protocol: str, leader: StoredLog) -> Iterator[TruncationPoint]:
+        """The rows of `truncation_points` of a follower whose log is its leader's, as `healthy_rows` makes them; `keys`: of the pair."""
+        return equal_rows(PairKeys(*keys), source, Protocol(protocol), leader._state, self._state, runs=bool(self.ran))
+
+    def lookups(self, keys: tuple[str, int, int, int], leader: StoredLog) -> Iterator[EpochEndOffset]:
+        """Likewise those of `epoch_end_offsets`."""
+        return lookup_rows(PairKeys(*keys), leader._state, self._state)

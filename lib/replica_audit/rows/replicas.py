@@ -134,6 +134,7 @@ class ReplicaLog:
         datetime | None, "of a collection: when collect looked at the log's end again; null: it did not, or the log had changed"
     ]
     later_log_end_offset: Annotated[Bigint | None, "how far the log reached then, or farther"]
+    broker_ran: Annotated[bool | None, "whether its broker ran when the replica was copied; null: unknown"] = None
 
 
 REPLICA_LOGS = table(

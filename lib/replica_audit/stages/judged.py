@@ -24,7 +24,7 @@ def judged(row: Row, cluster: ClusterFacts) -> AuditedPartition:
     """
     known = known_partition(row)
     healthy = proven_healthy(known, cluster)
-    made = None if healthy is None else healthy_rows(healthy, every_row=True)
+    made = None if healthy is None else healthy_rows(healthy, every_row=cluster.every_row)
     if made is not None:
         return sifted(made)
     audit = audit_of(known, cluster)

@@ -39,6 +39,7 @@ class ClusterFacts:
     `broker_epochs`, of their last registrations, are empty where there is no such metadata. `logs_go_on`: the server logs begin when the
     copies were taken. `metadata_log_end`: (epoch, end offset) of the copy of the metadata log that reaches farthest; `history`: what that
     copy tells of the brokers over time. `compare`: how closely replicas are compared; `show_keys`: whether keys may be shown as text.
+    `every_row`: whether rows that only say that nothing is cut are stored, too.
     `audited_at_ms`: when the audit began, later than any copy was taken. `describes_producers`: whether the brokers can be asked for the
     producers of a partition, as those of 3.0 and later; None: not known. `acknowledged`: the findings that somebody knows of.
     `named`: every broker that the metadata names, empty without any. `kafka_version`: of the brokers, the lowest where they differ.
@@ -54,6 +55,7 @@ class ClusterFacts:
     simultaneous: bool = False
     metadata_log_end: tuple[int, int] = (-1, -1)
     what_if_leaders: bool = False
+    every_row: bool = True
     logs_go_on: bool = False
     compare: CompareMode = CompareMode.CONTENT
     show_keys: bool = False
@@ -125,6 +127,7 @@ def cluster_facts(
         simultaneous=settings.simultaneous_copies,
         metadata_log_end=(copy.log_epoch, copy.log_end_offset) if copy else (-1, -1),
         what_if_leaders=settings.what_if_leaders,
+        every_row=settings.detail == "all",
         logs_go_on=settings.server_logs_after_copy,
         compare=CompareMode(settings.compare),
         show_keys=settings.show_keys,

@@ -20,8 +20,14 @@ from replica_audit.rows.replicas import ContentWindow, CorrectedLine, EpochStart
 _EPOCH_AND_START = itemgetter(1, 2)  # of an entry of a checkpoint
 
 
-def log_row(loaded: Loaded, healed: Sequence[FollowerOnceCorrected] = ()) -> ReplicaLog:
-    """The replica as a row of `replica_logs`, without the run's keys; `healed`: what its corrected file does for followers."""
+def log_row(loaded: Loaded, healed: Sequence[FollowerOnceCorrected] = (), *, ran: bool | None) -> ReplicaLog:
+    """The replica as a row of `replica_logs`, without the run's keys.
+
+    Args:
+        loaded: the replica.
+        healed: what its corrected file does for followers.
+        ran: whether its broker did when it was copied; None if unknown.
+    """
     files, log, correction = loaded.files, loaded.log, loaded.correction
     entries = () if correction is None or isinstance(correction, Undetermined) else correction
     runs = log.runs if log else ()
@@ -60,6 +66,7 @@ def log_row(loaded: Loaded, healed: Sequence[FollowerOnceCorrected] = ()) -> Rep
         crcs_verified_at=utc(files.verified_at_ms),
         looked_again_at=utc(files.second_look.looked_at_ms) if files.second_look else None,
         later_log_end_offset=files.second_look.log_end_offset if files.second_look else None,
+        broker_ran=ran,
     )
 
 
