@@ -33,9 +33,8 @@ sys.path.insert(0, str(ROOT / "lib"))
 
 from replica_audit.collect.rows_file import SmallFilesFile  # noqa: E402 - the package need not be installed
 from replica_audit.formats.collection import collection_manifest as manifests  # noqa: E402
-from replica_audit.formats.collection.collected_rows import DIGESTED, OF_COLLECTING, ROWS  # noqa: E402
+from replica_audit.formats.collection.collected_rows import OF_COLLECTING, ROWS  # noqa: E402
 from replica_audit.formats.collection.collection_manifest import CapturedLogDir, CapturedReplica, Manifest  # noqa: E402
-from replica_audit.formats.collection.row_digests import replica_digest, row_digests, small_files_digest  # noqa: E402
 from replica_audit.formats.segment.content_digest import WINDOW_BITS, digest  # noqa: E402
 
 TIME = 1_700_000_000_000
@@ -225,11 +224,9 @@ class _Broker:
         segments = self.maker.cluster.segments
         for logs in self.maker.on_broker(self.broker):
             names = self.maker.names(logs)
-            of_small = []
             for name, files in zip(names, self._small_files(logs, names), strict=True):
                 if small is not None:
                     small.add(0, name, files)
-                    of_small.append(small_files_digest(files))
                     continue
                 (place / name).mkdir(exist_ok=True)
                 for file, content in files.items():
@@ -241,9 +238,6 @@ class _Broker:
                 rows = pa.concat_tables([_rows(part, names, self.maker.batches) for part in logs.parts(segments)])
                 rows = rows.take(np.arange(rows.num_rows).reshape(segments, -1).T.ravel())  # those of a replica together
                 writer.write_table(rows)
-                (whole,) = rows.combine_chunks().to_batches()
-                of_rows = np.array(row_digests(whole.select(DIGESTED)), np.uint64).reshape(-1, segments).tolist()
-                digests = [replica_digest(one, other) for one, other in zip(of_rows, of_small, strict=True)]
                 sizes = self.maker.batches.size[logs.batch].sum(axis=1).tolist()
                 self.captured += [
                     CapturedReplica(
@@ -254,9 +248,8 @@ class _Broker:
                         batches=logs.batch.shape[1],
                         size_bytes=size,
                         files=OF_REPLICA,
-                        digest=digest,
                     )
-                    for name, size, digest in zip(names, sizes, digests, strict=True)
+                    for name, size in zip(names, sizes, strict=True)
                 ]
         self._offsets(place)
         if writer is not None and small is not None:

@@ -40,7 +40,7 @@ from replica_audit.rows.arrow import schema_of
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
-from replica_audit.rows import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, KEPT_BY_PARTITION, TABLES, Table  # noqa: E402 - it need not be installed
+from replica_audit.rows import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, TABLES, Table  # noqa: E402 - it need not be installed
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER, as in audit.py
 _FINDINGS = 1  # the exit code of an audit that found what was made
@@ -68,7 +68,7 @@ def add_nights(warehouse: Path, nights: int) -> None:
 
     tables = DeltaWarehouse(session(), str(warehouse))
     tables.create_missing()
-    places = tables.places_of_files(KEPT_BY_PARTITION)
+    places = tables.places_of_files(OF_PARTITIONS)
     if not places:
         raise SystemExit("tasks cannot write files into these tables")
     kept = {table.name: _files_of(warehouse, table, run_id(2)) for table in TABLES}
@@ -105,8 +105,7 @@ def _add(tables: Any, places: dict[str, str], kept: dict[str, list[pa.Table]], n
 
     def write(attempt: Attempt, replace: bool) -> None:
         on = _FIRST + timedelta(days=night)
-        # as if it had read everything: else the night after would, and the one after the first night does not
-        row = of_run | {"run_id": run, "run_date": on, "full_run_date": on, "status": attempt.status, "attempt": attempt.number}
+        row = of_run | {"run_id": run, "run_date": on, "status": attempt.status, "attempt": attempt.number}
         row |= {"started_at": attempt.started_at, "alive_at": attempt.alive_at, "finished_at": datetime.now(UTC)}
         row |= {"holder": asdict(attempt.holder) if attempt.holder else None}
         rows = tables.frame(AUDIT_RUNS, [row | {name: dict(row[name]) for name in ("versions", "verdict_counts")}])
@@ -114,7 +113,7 @@ def _add(tables: Any, places: dict[str, str], kept: dict[str, list[pa.Table]], n
 
     with take(tables, run, write, started_at=datetime.now(UTC)) as held:
         jobs: list[tuple[Table, Any]] = []
-        for table in (table for table in KEPT_BY_PARTITION if kept[table.name]):
+        for table in (table for table in OF_PARTITIONS if kept[table.name]):
             written = []
             for rows in kept[table.name]:
                 with TableFiles(places, run) as files:
@@ -145,13 +144,6 @@ def many_files(warehouse: Path) -> str:
     files = Counter("log" if "_delta_log" in path.parts else "rows" for path in warehouse.rglob("*") if path.is_file())
     size = sum(path.stat().st_size for path in warehouse.rglob("*") if path.is_file())
     return f"{files['rows']:,} files of rows, {files['log']:,} of logs, {size / 1e6:,.0f} MB"
-
-
-def refuse_full(warehouse: Path, night: int) -> None:
-    """End where a night's audit read everything: what is compared are nights that take over what has not changed."""
-    runs = DeltaTable(str(warehouse / AUDIT_RUNS.name)).to_pyarrow_table(filters=[("run_id", "=", run_id(night))]).to_pylist()
-    if not runs or not all(run["partitions_taken_over"] for run in runs):
-        raise SystemExit(f"{run_id(night)} took nothing over")
 
 
 def make(work: Path, nights: int, partitions: int) -> tuple[Path, dict[str, tuple[Path, int]]]:
@@ -212,7 +204,6 @@ def main() -> None:
                 one = cost(lambda copy=copy, nights=nights: audit(root, copy, nights + 1))  # type: ignore[misc]
                 say(f"{pair}: {name}: {one.processors:.1f} s of the processors, {one.clock:.1f} s; load {os.getloadavg()[0]:.1f}")
                 costs[name] += [one] if pair else []
-                refuse_full(copy, nights + 1)
         shutil.rmtree(work / "timed")
     first, *later = costs
     say("the night after, least / median / most: seconds of the processors, of the clock; ratio of each to the night after one")

@@ -47,6 +47,16 @@ def test_errors_name_the_file_and_the_key(tmp_path: Path, text: str, said: str) 
     assert said in str(raised.value)
 
 
+def test_settings_of_an_earlier_version_do_nothing_and_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "audit.yaml"
+    file.write_text("full_every_days: 7\nworst: 5\n", encoding="utf-8")
+    assert config.load(file, {}, {}) == config.Settings(worst=5)
+    assert config.load(None, {}, {"REPLICA_AUDIT__FULL_EVERY_DAYS": "0"}) == config.Settings()
+    told = ["full_every_days does nothing any more: every audit is full; take it out of the settings"]
+    assert config.former_settings(file, {}) == told == config.former_settings(None, {"REPLICA_AUDIT__FULL_EVERY_DAYS": "0"})
+    assert config.former_settings(CONF, {}) == []
+
+
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(ConfigError, match="No such file"):
         config.load(Path("nowhere.yaml"), {}, {})

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from replica_audit.errors import ConfigError
 
 _ENVIRONMENT = "REPLICA_AUDIT__"
+_FORMER = {"full_every_days": "every audit is full"}  # settings that an earlier version had, and why they do nothing
 _KEPT_OUT = "webhook_url"  # a secret of the environment or a file of its own: settings are shown, and stored with the run
 _DEPTH = 4  # of collections in each other, one more than anything that could be meant
 _SHOWN = 200
@@ -56,13 +57,6 @@ class Settings(BaseModel):
     webhook_timeout_s: int = Field(default=10, ge=1, le=300, description="seconds that the webhook has for each of three tries")
     page_url: str = Field(default="", description="where the page of --html can be read, for the webhook to name")
     parallelism: int = Field(default=0, ge=0, le=100_000, description="tasks that segments are spread over; 0: four for each core")
-    full_every_days: int = Field(
-        default=7,
-        ge=0,
-        le=3650,
-        description="after so many days every file is read again; until then, partitions that have not changed keep their rows. "
-        "0: every run reads every file",
-    )
 
     @field_validator("topics")
     @classmethod
@@ -86,17 +80,24 @@ def load(path: Path | None, flags: Mapping[str, Any], environment: Mapping[str, 
     Raises:
         ConfigError: the file cannot be read or is not a mapping, or a key is unknown or has a bad value; the message names it.
     """
-    values: dict[str, Any] = {}
-    if path is not None:
-        values |= _read(path)
-    variables = os.environ if environment is None else environment
-    given = {key.removeprefix(_ENVIRONMENT).lower(): value for key, value in variables.items() if key.startswith(_ENVIRONMENT)}
-    values |= {key: value for key, value in given.items() if key != _KEPT_OUT}
-    values |= flags
+    values = _given(path, environment) | dict(flags)
     try:
-        return Settings.model_validate(values)
+        return Settings.model_validate({key: value for key, value in values.items() if key not in _FORMER})
     except ValidationError as error:
         raise ConfigError(_explained(error, path)) from None
+
+
+def former_settings(path: Path | None, environment: Mapping[str, str] | None = None) -> list[str]:
+    """Return a line for each setting that an earlier version had and that does nothing any more. The rest as of `load`."""
+    given = _given(path, environment)
+    return [f"{key} does nothing any more: {why}; take it out of the settings" for key, why in _FORMER.items() if key in given]
+
+
+def _given(path: Path | None, environment: Mapping[str, str] | None) -> dict[str, Any]:
+    """The values of the file, then of the environment."""
+    variables = os.environ if environment is None else environment
+    given = {key.removeprefix(_ENVIRONMENT).lower(): value for key, value in variables.items() if key.startswith(_ENVIRONMENT)}
+    return ({} if path is None else _read(path)) | {key: value for key, value in given.items() if key != _KEPT_OUT}
 
 
 def read_text(path: Path) -> str:

@@ -64,11 +64,11 @@ def shipped(path: str) -> Path:
 
 
 @cache
-def digest_of_code(rooms: Collection[str] | None = None) -> str:
-    """A digest of the package's sources, in hexadecimal digits: of all, or of the modules and packages right below it that are named."""
+def digest_of_code(rooms: Collection[str]) -> str:
+    """A digest, in hexadecimal digits, of the sources of some modules and packages right below the package."""
     made = hashlib.blake2b(digest_size=16)
     for name, source in sorted(_sources(files("replica_audit"), "")):
-        if rooms is None or name.split("/")[0].removesuffix(".py") in rooms:
+        if name.split("/")[0].removesuffix(".py") in rooms:
             made.update(f"{name}\n{hashlib.blake2b(source.read_bytes()).hexdigest()}\n".encode())
     return made.hexdigest()
 

@@ -80,7 +80,5 @@ def as_version_1(broker: Path) -> Path:
     document = without_digests(json.loads((broker / MANIFEST).read_text()))
     for said in document["log_dirs"]:
         del said["small_files_bytes"], said["small_files_crc32c"]
-        for replica in said["replicas"]:
-            del replica["digest"]
     (broker / MANIFEST).write_text(json.dumps({**document, "version": 1}))
     return broker

@@ -13,9 +13,8 @@ from replica_audit import cli
 from replica_audit.formats.collection.broker_folder import SOURCE
 from replica_audit.formats.collection.collected_batches import batches
 from replica_audit.formats.collection.missing_files import BATCHES_FOLDER
-from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.formats.segment.batch_index import read_index
-from replica_audit.model import BatchRun, PartitionLook, SegmentFile
+from replica_audit.model import BatchRun, SegmentFile
 from tests.collect.collections import collect_cluster
 from tests.formats import kafka_files as kf
 from tests.support import in_process
@@ -181,19 +180,3 @@ def test_indexes_that_were_never_made(tmp_path: Path) -> None:
     assert (code, path) == ("no-batch-index", str(collection / "broker-1" / "data-0" / "segments.parquet"))
     assert "missing" not in detail
     assert remedy == "collect without --no-batch-index, and copy the whole folder"
-
-
-def test_a_replica_whose_index_was_lost_looks_otherwise(collection: Path) -> None:
-    """So that its partition is audited again, and once more when the index is back."""
-
-    def looks() -> dict[tuple[str, int], str | None]:
-        found = replicas_of(collection / "broker-1", looks=True)
-        return {(one.topic, one.partition): one.look.identity for one in found if isinstance(one, PartitionLook)}
-
-    before, index = looks(), index_of(collection)
-    content = index.read_bytes()
-    index.unlink()
-    without = looks()
-    assert {replica for replica in before if before[replica] != without[replica]} == {PARTITION}
-    index.write_bytes(content)
-    assert looks() == before

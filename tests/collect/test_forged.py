@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.formats.collection import broker_folder, small_files_file
+from replica_audit.formats.collection import small_files_file
 from replica_audit.formats.collection.broker_folder import log_dirs_of
 from replica_audit.formats.collection.collected_rows import ROWS, check_segment, doubtful_segments
-from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE, CapturedReplica
-from replica_audit.formats.collection.small_files_file import SMALL_FILE_ROWS, Contents, kept_small_files
+from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE
+from replica_audit.formats.collection.small_files_file import SMALL_FILE_ROWS
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.formats.segment.batch_index import read_index
-from replica_audit.model import PartitionLook, Problem, ReplicaFiles, SequenceGap
+from replica_audit.model import Problem, ReplicaFiles, SequenceGap
 from replica_audit.protocol.transactions.producer_spans import of_batch
 from replica_audit.stages.segments import collected_scans
 from tests.collect.collections import collect_broker, resealed
@@ -59,15 +59,8 @@ def rewritten(store: Path, change: Callable[[Row], None], schema: pa.Schema = RO
 
 
 def listed(store: Path) -> tuple[list[ReplicaFiles], list[Problem]]:
-    """What a full audit lists; one that looks first, and reads what may have changed, tells the same."""
-    broker = store.parent.parent
-    found = list(replicas_of(broker))
-    looked = list(replicas_of(broker, looks=True, wanted=lambda _topic, _partition: False))
-    read = list(replicas_of(broker, wanted=lambda _topic, _partition: True, rest=False))
-    assert sorted(map(repr, found)) == sorted(repr(one) for one in (*looked, *read) if not isinstance(one, PartitionLook))
-    replicas = [one for one in found if isinstance(one, ReplicaFiles)]
-    assert {one.look.directory for one in looked if isinstance(one, PartitionLook)} == {one.directory for one in replicas}
-    return replicas, [one for one in found if isinstance(one, Problem)]
+    found = list(replicas_of(store.parent.parent))
+    return [one for one in found if isinstance(one, ReplicaFiles)], [one for one in found if isinstance(one, Problem)]
 
 
 def scans(store: Path) -> list[Row]:
@@ -111,7 +104,7 @@ def test_two_of_one_name_are_refused(collected: Path, what: str):
     named = manifest["log_dirs"] if what == "log_dirs" else manifest["log_dirs"][0]["replicas"]
     named.append({**named[0], "files": []})
     path.write_bytes(resealed(manifest))
-    found = list(replicas_of(path.parent, looks=True))
+    found = list(replicas_of(path.parent))
     told = next(one for one in found if isinstance(one, Problem))
     assert told.code == "malformed"
     assert " twice" in told.detail
@@ -368,21 +361,3 @@ def test_rows_that_pass_by_their_columns_pass(rows: list[tuple[object, ...]]) ->
     for row in batch.to_pylist():
         if row not in doubtful:
             check_segment(row)
-
-
-def test_of_small_files_as_collect_writes_them_only_those_that_are_wanted_are_read(collected: Path, monkeypatch: pytest.MonkeyPatch):
-    read: list[set[str]] = []
-
-    def kept(path: Path, size: int, replicas: Mapping[str, CapturedReplica]) -> Contents:
-        read.append(set(replicas))
-        return kept_small_files(path, size, replicas)
-
-    monkeypatch.setattr(broker_folder, "kept_small_files", kept)
-    _manifest, found = log_dirs_of(collected.parent.parent)
-    (log_dir,) = found.values()
-    one = min(log_dir.captured)
-    every = log_dir.small_files()
-    assert every is not None
-    assert log_dir.small_files(log_dir.of(one.__eq__)) == {one: every[one]}
-    assert log_dir.small_files(log_dir.of(lambda _directory: False)) == {}
-    assert read == [set(log_dir.captured), {one}]

@@ -27,7 +27,7 @@ LOSS, ROUNDS = SAMPLE / "committed-loss", SAMPLE / "multi-round"
 RUN_DATE = date(2026, 1, 2)
 # differ between any two runs, or attempts at one
 _OF_AN_ATTEMPT = {"started_at", "finished_at", "holder", "alive_at", "attempt"}
-_RUN_IDS = ("run_id", "first_seen_run_id", "last_seen_run_id", "full_run_id", "taken_over_from")
+_RUN_IDS = ("run_id", "first_seen_run_id", "last_seen_run_id")
 Rows = dict[str, Counter[str]]
 
 

@@ -263,8 +263,13 @@ class TestExitCodes:
         return cli.main(["audit", "--warehouse", str(tmp_path / "warehouse"), *arguments])
 
     def test_nothing_found_is_0(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert self.audit(spark, tmp_path, "--input", str(SAMPLE / "clean-in-sync")) == 0
-        assert "Exit code 0: nothing found" in capsys.readouterr().out
+        settings = tmp_path / "audit.yaml"
+        settings.write_text("full_every_days: 7\n", encoding="utf-8")
+        assert self.audit(spark, tmp_path, "--input", str(SAMPLE / "clean-in-sync"), "--full", "--config", str(settings)) == 0
+        said = capsys.readouterr()
+        assert "Exit code 0: nothing found" in said.out
+        assert "--full does nothing any more: every audit is full" in said.err
+        assert "full_every_days does nothing any more: every audit is full; take it out of the settings" in said.err
 
     def test_findings_are_1_unless_below_fail_on(self, spark: SparkSession, tmp_path: Path) -> None:
         metrics = tmp_path / "audit.prom"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tarfile
 from datetime import date
 from pathlib import Path
@@ -25,7 +26,8 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 
 
 pytestmark = pytest.mark.spark
-ARCHIVES = ("warehouse-0.1.0",)
+# of the first release; of the last version whose audits took unchanged partitions over
+ARCHIVES = ("warehouse-0.1.0", "warehouse-with-fingerprints")
 
 
 @pytest.fixture(scope="module", params=ARCHIVES)
@@ -37,7 +39,8 @@ def went_on(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factor
     place = tmp_path_factory.mktemp("older")
     with tarfile.open(DATA / "older" / f"{request.param}.tar.gz") as archive:
         archive.extractall(place, filter="data")
-    assert CHANGE_FEED not in DeltaTable(str(place / "warehouse" / "findings")).metadata().configuration
+    has_feed = CHANGE_FEED in DeltaTable(str(place / "warehouse" / "findings")).metadata().configuration
+    assert has_feed == (request.param != "warehouse-0.1.0")
     roots = tuple(str(DATA / "sample" / name) for name in ("multi-round", "leader-trimmed"))
     settings = Settings(topics="ledger|audit")
     warehouse = place / "warehouse"
@@ -97,3 +100,17 @@ def test_old_and_new_runs_stand_in_the_same_tables(went_on: tuple[str, Path]) ->
     causes = {run: set(opened.run(run).verdicts(verdict="inconclusive")["cause"].dropna()) for run in opened.run_ids}
     assert causes["second"] == {"no common range"}
     assert causes["first"] == (set() if archive == "warehouse-0.1.0" else {"no common range"})
+
+
+def test_nothing_is_left_of_a_run_that_is_removed(spark: SparkSession, went_on: tuple[str, Path], tmp_path: Path) -> None:
+    """Not in tables either that nothing writes any more."""
+    archive, warehouse = went_on
+    place = tmp_path / "warehouse"
+    shutil.copytree(warehouse, place)
+    former = {path.name for path in place.iterdir()} - {table.name for table in TABLES}
+    assert former == ({"partition_fingerprints"} if archive == "warehouse-with-fingerprints" else set())
+    runs = {name: set(in_delta_rs(place / name)["run_id"].to_pylist()) for name in (*former, "replica_logs")}
+    assert runs == {"replica_logs": {"first", "second"}} | {name: {"first"} for name in former}
+    done = maintain(spark, UpkeepRequest(warehouse=str(place), keep_days=1, keep_runs=1), lambda line: None)
+    assert (done.exit_code, done.removed_runs) == (0, ("first",))
+    assert {run for path in place.iterdir() for run in in_delta_rs(path)["run_id"].to_pylist()} == {"second"}

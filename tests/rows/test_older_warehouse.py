@@ -28,7 +28,6 @@ NEW = {
     "compaction_differences",
     "damaged_batches",
     "open_transactions",
-    "partition_fingerprints",
     "record_differences",
     "sequence_gaps",
 }  # tables that it does not have

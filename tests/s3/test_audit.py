@@ -71,21 +71,6 @@ def test_what_was_collected_reads_the_same(store: Store, tmp_path: Path) -> None
         assert comparable(there[table]) == comparable(rows, (str(collection), "s3://collected")), table
 
 
-@pytest.mark.spark
-def test_the_next_night_of_collections_reads_what_changed(spark: SparkSession, store: Store, tmp_path: Path) -> None:
-    assert spark.version
-    collected = collect_cluster(SAMPLE / "clean-in-sync", tmp_path / "collected")
-    for night in (1, 2):
-        store.upload(collected, f"collected-night-{night}")
-    for night in (1, 1, 2):
-        cli.main(["audit", "--input", f"s3a://collected-night-{night}", "--warehouse", str(tmp_path / "warehouse")])
-    runs = DeltaTable(str(tmp_path / "warehouse" / "audit_runs")).to_pyarrow_table().to_pylist()
-    known = DeltaTable(str(tmp_path / "warehouse" / "partition_fingerprints")).to_pyarrow_table().num_rows
-    taken_over = [run["partitions_taken_over"] for run in sorted(runs, key=lambda run: run["started_at"]) if run["status"] == "complete"]
-    assert known
-    assert taken_over == [0, known // 3, known // 3], "nothing has changed, wherever it lies"
-
-
 def test_folders_of_clusters_are_found(uploaded: str) -> None:
     found = discover([uploaded])
     assert [str(root.path) for root in found.roots] == [f"{uploaded}/{name}" for name in CLUSTERS]

@@ -11,10 +11,8 @@ import pyarrow as pa
 import pytest
 
 from replica_audit.garbage import uncollected
-from replica_audit.model import PartitionKey
-from replica_audit.stages.inventory import Listing
+from replica_audit.stages.inventory import list_source
 from replica_audit.stages.mapping import uncollected_batches
-from replica_audit.stages.packed_looks import list_with_looks
 from replica_audit.storage.inputs.sources import discover
 from tests.collect.collections import collect_cluster
 from tests.formats.packed_dumps import section
@@ -53,14 +51,13 @@ def test_listing_leaves_no_cycles(cluster: Path) -> None:
     (root,) = discover([str(cluster)]).roots
     sources = [dict(zip(("cluster_id", "broker_id", "path", "kind"), source, strict=True)) for source in root.sources()]
 
-    def listed(replicas: frozenset[PartitionKey] | None) -> int:
-        return sum(1 for source in sources for _row in list_with_looks(source, Listing(replicas=replicas)))
+    def listed() -> int:
+        return sum(1 for source in sources for _row in list_source(source))
 
-    for replicas in (None, frozenset[PartitionKey]()):
-        assert listed(replicas)  # once for what is loaded then
-        gc.collect()
-        assert listed(replicas)
-        assert gc.collect() == 0
+    assert listed()  # once for what is loaded then
+    gc.collect()
+    assert listed()
+    assert gc.collect() == 0
 
 
 def test_what_has_been_made_is_looked_through_no_more() -> None:

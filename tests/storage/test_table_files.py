@@ -21,7 +21,7 @@ from replica_audit.rows.pairs import TruncationPoint
 from replica_audit.stages.valid_rows import outcomes
 from replica_audit.storage.warehouse import table_files
 from replica_audit.storage.warehouse.table_files import TableFiles
-from replica_audit.storage.warehouse.tables import DeltaWarehouse, RowsAndFiles
+from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from tests.rows.values import full_row
 
 if TYPE_CHECKING:
@@ -129,17 +129,6 @@ class TestInDelta:
         assert sorted(map(tuple, read.collect())) == expected
         here = DeltaTable(str(place / CONTENT_WINDOWS.name)).to_pyarrow_table().to_pylist()
         assert sorted((row["run_id"], row["partition"], row["digest"]) for row in here if row["run_id"] == "once") == expected
-
-    def test_rows_and_files_are_visible_together(self, spark: SparkSession, place: Path) -> None:
-        warehouse = DeltaWarehouse(spark, str(place))
-        before = DeltaTable(str(place / CONTENT_WINDOWS.name)).version()
-        for _again in range(2):
-            files = written(place / CONTENT_WINDOWS.name, windows(1, 2), run_id="both")
-            others = warehouse.frame(CONTENT_WINDOWS, [{"run_id": "both", **row} for row in windows(3).to_pylist()])
-            warehouse.write_run(CONTENT_WINDOWS, RowsAndFiles(rows=others, files=files), "both", replace=False, fence=5)
-        read = warehouse.read(CONTENT_WINDOWS).where("run_id = 'both'").select("partition", "digest")
-        assert sorted(map(tuple, read.collect())) == [(1, -1), (2, -2), (3, -3)]
-        assert DeltaTable(str(place / CONTENT_WINDOWS.name)).version() == before + 1
 
     def test_only_tables_as_they_were_made_take_files(self, spark: SparkSession, tmp_path: Path) -> None:
         warehouse = DeltaWarehouse(spark, str(tmp_path))

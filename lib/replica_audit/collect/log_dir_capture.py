@@ -43,7 +43,6 @@ from replica_audit.formats.collection.collection_manifest import (
     file_digest,
 )
 from replica_audit.formats.collection.missing_files import BATCHES_FOLDER
-from replica_audit.formats.collection.row_digests import replica_digest
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.broker_lock import LOCK, is_locked
@@ -273,7 +272,6 @@ class LogDirCapture:
         self._open.spool.close()
         size, checksum = self._open.rows.close()
         small_size, small_checksum = self._open.small.close()
-        captured = (replica for _directory, (_inode, replica) in sorted(self.replicas.items()))
         return CapturedLogDir(
             path=str(self.path),
             folder=self.name,
@@ -282,14 +280,10 @@ class LogDirCapture:
             segments_bytes=size,
             segments_crc32c=checksum,
             files=tuple(self._copied),
-            replicas=tuple(replace(replica, digest=self._digest(replica.capture)) for replica in captured),
+            replicas=tuple(replica for _directory, (_inode, replica) in sorted(self.replicas.items())),
             vanished=tuple(sorted(self.vanished)),
             unread=(*self._own_unread, *(one for _directory, found in sorted(self.unread.items()) for one in found)),
             small_files_bytes=small_size,
             small_files_crc32c=small_checksum,
             file_digests=self._copied,
         )
-
-    def _digest(self, capture: int) -> str:
-        """The digest of what was captured, once it is in the files."""
-        return replica_digest(self._open.rows.digests[capture], self._open.small.digests[capture])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from replica_audit.program import digest_of_code
 
 # of the package what reading a segment imports, and what it could: changed code that does not matter costs one full collection
-ROOMS = ("collect", "digests", "errors", "files", "formats", "frozen", "garbage", "model", "own_folder", "protocol", "rows", "words")
+ROOMS = ("collect", "errors", "files", "formats", "frozen", "garbage", "model", "own_folder", "protocol", "rows", "words")
 
 
 def reading_code() -> str:

@@ -6,7 +6,6 @@ import io
 import json
 import tempfile
 from abc import ABC, abstractmethod
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -21,8 +20,7 @@ import pyarrow.parquet as pq
 
 from replica_audit.collect.file_identity import FileIdentity
 from replica_audit.collect.output import abandon, writing
-from replica_audit.formats.collection.collected_rows import DIGESTED, ROWS
-from replica_audit.formats.collection.row_digests import row_digests, small_files_digest
+from replica_audit.formats.collection.collected_rows import ROWS
 from replica_audit.formats.collection.small_files_file import SMALL_FILE_ROWS
 from replica_audit.formats.segment.segment_problems import Scanned
 from replica_audit.formats.values import producers_row
@@ -148,10 +146,6 @@ class _RowsInGroups(ABC, Generic[T]):
         with writing(self._path):
             self._writer.write_table(table)
         self._pending, self._pending_bytes = [], 0
-        self._is_written(table)
-
-    def _is_written(self, rows: pa.Table) -> None:
-        """Take note of rows that are in the file."""
 
     def close(self) -> tuple[int, int]:
         """Complete the file; returns its size and the CRC-32C of all of it."""
@@ -165,16 +159,14 @@ class _RowsInGroups(ABC, Generic[T]):
 
 
 class SmallFilesFile(_RowsInGroups[SmallFileRow]):
-    """The file of replicas' small files being written. `digests` are those of each replica's, by capture."""
+    """The file of replicas' small files being written."""
 
     def __init__(self, path: Path) -> None:
         """Begin the file; `close` completes it."""
         super().__init__(path, SMALL_FILE_ROWS)
-        self.digests: dict[int, str] = {}
 
     def add(self, capture: int, directory: str, files: Mapping[str, bytes]) -> None:
         """Add the small files of a replica, by name."""
-        self.digests[capture] = small_files_digest(files)
         for name, content in sorted(files.items()):
             self._put((capture, directory.encode(), name.encode(), content), len(directory) + len(content))
 
@@ -196,13 +188,12 @@ def _of_bytes(values: Sequence[bytes], kind: pa.DataType) -> pa.Array[Any]:
 
 
 class RowsFile(_RowsInGroups[bytes]):
-    """The file of the rows of segments being written. `rows` is how many it has; `digests` are those of rows in the file, by capture."""
+    """The file of the rows of segments being written. `rows` is how many it has."""
 
     def __init__(self, path: Path) -> None:
         """Begin the file; `close` completes it."""
         super().__init__(path, ROWS)
         self.rows = 0
-        self.digests: dict[int, list[int]] = defaultdict(list)
 
     def add(self, keys: dict[str, Any], rows: Iterable[bytes]) -> None:
         """Add the rows of a replica, each with its keys."""
@@ -211,12 +202,6 @@ class RowsFile(_RowsInGroups[bytes]):
             self.rows += 1
             whole = begin + row[1:]
             self._put(whole, len(whole))
-
-    def _is_written(self, rows: pa.Table) -> None:
-        for batch in rows.to_batches():
-            captures: Any = batch["capture"]
-            for capture, one in zip(captures.to_pylist(), row_digests(batch.select(DIGESTED)), strict=True):
-                self.digests[capture].append(one)
 
     @staticmethod
     def _table(rows: Sequence[bytes]) -> pa.Table:

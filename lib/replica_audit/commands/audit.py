@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replica_audit.commands import outputs
-from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, acknowledged_of, settings_of
+from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, acknowledged_of, settings_of, show_former_settings
 from replica_audit.commands.command import Command, Option, name_run, show, tell
 from replica_audit.commands.cost import COST, show_cost
 from replica_audit.commands.progress_file import PROGRESS, followed
@@ -119,11 +119,13 @@ def _run(given: argparse.Namespace, told: TellsEvent) -> int:
         run_date=given.run_date,
         metadata=given.cluster_metadata.absolute() if given.cluster_metadata else None,
         take_over=given.take_over,
-        full=given.full,
         acknowledged=acknowledged_of(given, given.run_date),
     )
     if not given.input:
         tell(f"no --input: auditing the sample data in {SAMPLE}")
+    if given.full:
+        tell("--full does nothing any more: every audit is full")
+    show_former_settings(given)
     check((warehouse_place(warehouse),))
     for problem in unusable(request.inputs):  # told before a session is made, which takes seconds
         tell(f"{problem.path}: {problem.detail}; {problem.remedy}")
@@ -230,8 +232,7 @@ COMMAND = Command(
         ),
         Option(
             flag="--full",
-            help="read every file; without it, partitions of which nothing has changed since the run before keep their rows, for "
-            "full_every_days at most (see conf/audit.yaml)",
+            help="does nothing: every audit is full; a later version refuses it",
             arguments={"action": "store_true"},
         ),
         *RULES,

@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replica_audit.commands.command import Option
+from replica_audit.commands.command import Option, tell
 from replica_audit.program import shipped
 
 if TYPE_CHECKING:
@@ -86,6 +86,14 @@ def acknowledged_of(given: argparse.Namespace, on: date) -> Acknowledgements:
     from replica_audit import acknowledged
 
     return acknowledged.load(given.acknowledged, on)
+
+
+def show_former_settings(given: argparse.Namespace) -> None:
+    """Tell of each setting that is given and does nothing any more."""
+    from replica_audit import config
+
+    for line in config.former_settings(given.config):
+        tell(line)
 
 
 def settings_of(given: argparse.Namespace) -> Settings:

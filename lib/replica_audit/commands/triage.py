@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replica_audit.commands import outputs
-from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, acknowledged_of, settings_of
+from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, acknowledged_of, settings_of, show_former_settings
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.commands.cost import COST, show_cost
 from replica_audit.commands.new_folder import check_folder
@@ -81,6 +81,7 @@ def _triage(given: argparse.Namespace) -> int:
         raise UsageError("--gone: names brokers that --plan and --salvage do without; also give one of these")
     if not given.input:
         tell(f"no --input: auditing the sample data in {SAMPLE}")
+    show_former_settings(given)
     run_id = triage_id(datetime.now(UTC))
     return followed(given.progress, "triage", run_id, lambda told: _triaged(given, settings, known, run_id, told))
 

@@ -16,20 +16,17 @@ class Amounts:
 
     Args:
         replicas: directories that are audited.
-        to_read: those among them that are read.
         files: segments.
         size: their bytes.
         offsets: replicas of `__consumer_offsets`.
         states: replicas of `__transaction_state`.
         copies: of the metadata log.
         collections: replicas that were scanned on their brokers.
-        logs: the others that are read.
+        logs: the other replicas.
         versions: that server logs tell.
-        captured: replicas of which is known when they were collected.
     """
 
     replicas: int
-    to_read: int
     files: int
     size: int
     offsets: int
@@ -38,14 +35,12 @@ class Amounts:
     collections: int
     logs: int
     versions: int
-    captured: int
 
     @classmethod
     def of(cls, listed: DataFrame) -> Amounts:
-        """Count rows of the shape INVENTORY, with looks."""
+        """Count rows of the shape INVENTORY."""
         replica, is_audited = F.col("replica"), F.col("is_audited")
         found = listed.agg(
-            F.sum("looks.replicas"),
             F.count(F.when(is_audited, replica)),
             F.sum(F.size(replica.segments)),
             F.sum(F.aggregate(replica.segments, F.lit(0).cast("bigint"), lambda a, s: a + s.size_bytes)),
@@ -55,6 +50,5 @@ class Amounts:
             F.count("replica.scans"),
             F.count(F.when(replica.isNotNull() & replica.scans.isNull(), 1)),
             F.count("versions"),
-            F.sum("looks.captured"),
         ).first()
         return cls(**dict(zip(cls.__slots__, (number or 0 for number in found or [0] * len(cls.__slots__)), strict=True)))

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
-
-from replica_audit.rows.packed_rows import PACKS
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -26,8 +23,3 @@ def frame_of(spark: SparkSession, rows: Sequence[Sequence[object]], schema: pa.S
     columns = zip(*rows, strict=True) if rows else [()] * len(schema)
     table = pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
     return spark.createDataFrame(table, spark_schema(schema))
-
-
-def pack() -> Column:
-    """The pack of a row of a partition, as `tables.packed_rows.pack_of` numbers them."""
-    return (F.crc32(F.concat_ws("/", "cluster_id", "topic", F.col("partition").cast("string"))) % PACKS).cast("int")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from replica_audit.model import BytesToRead
 from replica_audit.stages.cost import bytes_to_read
-from replica_audit.stages.inventory import SOURCE_COLUMNS, Listing, list_source
+from replica_audit.stages.inventory import SOURCE_COLUMNS, list_source
 
 
 def listed_amounts(sources: Iterable[tuple[str, int | None, str, str]], topics: str) -> BytesToRead:
@@ -17,4 +17,4 @@ def listed_amounts(sources: Iterable[tuple[str, int | None, str, str]], topics: 
         topics: as the setting.
     """
     listed = (dict(zip(SOURCE_COLUMNS, source, strict=True)) for source in sources if source[3] != "server-log")
-    return bytes_to_read(row for source in listed for row in list_source(source, Listing(topics=topics)))
+    return bytes_to_read(row for source in listed for row in list_source(source, topics))

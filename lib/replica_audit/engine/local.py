@@ -34,7 +34,7 @@ from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.rows import INPUT_ERRORS
 from replica_audit.rows.arrow import AUDITED
 from replica_audit.stages.commits import list_commits
-from replica_audit.stages.inventory import SOURCE_COLUMNS, Listing, list_source
+from replica_audit.stages.inventory import SOURCE_COLUMNS, list_source
 from replica_audit.stages.judged import judged
 from replica_audit.stages.segments import collected_scans, scan_segment
 from replica_audit.stages.transactions import TransactionsOfPartitions, list_transactions
@@ -174,7 +174,7 @@ def _middle(sizes: Sequence[int]) -> int:
 
 
 def _listed(sources: Iterable[Source], topics: str) -> list[Row]:
-    rows = (row for source in sources for row in list_source(dict(zip(SOURCE_COLUMNS, source, strict=True)), Listing(topics=topics)))
+    rows = (row for source in sources for row in list_source(dict(zip(SOURCE_COLUMNS, source, strict=True)), topics))
     return list(_fitting(rows, INVENTORY, refuse_with_problem))
 
 

@@ -28,10 +28,9 @@ from replica_audit.rows.audited import AuditedPartition
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.outcomes import WrittenFile
 from replica_audit.stages.commits import KEYS, list_commits
-from replica_audit.stages.inventory import Keys, Listing, list_source, weight
+from replica_audit.stages.inventory import list_source, weight
 from replica_audit.stages.judged import judged
 from replica_audit.stages.mapping import map_rows, mapped
-from replica_audit.stages.packed_looks import list_with_looks
 from replica_audit.stages.segments import collected_scans, scan_segments
 from replica_audit.stages.transactions import PRODUCER_IDS, list_transactions
 from replica_audit.stages.valid_rows import encoded_audits, outcomes, refuse_with_problem
@@ -61,23 +60,20 @@ def source_rows(spark: SparkSession, sources: Sequence[tuple[str, int | None, st
     return frame_of(spark, numbered, _SOURCES).repartitionById(max(1, len(sources)), "task").drop("task")
 
 
-def inventory(sources: DataFrame, topics: str = "", *, looks: bool = False, replicas: Keys | None = None, rest: bool = True) -> DataFrame:
+def inventory(sources: DataFrame, topics: str = "") -> DataFrame:
     """List every source inside tasks.
 
     Args:
         sources: one row per broker folder, cluster-metadata.json, or server.log that lies in no broker's folder (`kind` is broker, metadata
             or server-log), as of `source_rows`.
-        topics: as of `Listing`.
-        looks: whether to list how everything looks, too.
-        replicas: as of `Listing`.
-        rest: as of `Listing`.
+        topics: as the setting.
 
     Returns:
-        Rows of the shape INVENTORY: one of `replica`, `metadata`, `metadata_copy`, `event`, `versions`, `log_directory`, `problem`, `looks`
-        and `claims` is not null. The replicas of `__consumer_offsets` and `__transaction_state` are listed even where `topics`
-        leaves them out, since they show who reads and writes the others: `is_audited` is then false.
+        Rows of the shape INVENTORY: one of `replica`, `metadata`, `metadata_copy`, `event`, `versions`, `log_directory` and `problem` is
+        not null. The replicas of `__consumer_offsets` and `__transaction_state` are listed even where `topics` leaves them out, since they
+        show who reads and writes the others: `is_audited` is then false.
     """
-    listing = partial(list_with_looks if looks else list_source, listing=Listing(topics=topics, replicas=replicas, rest=rest))
+    listing = partial(list_source, topics=topics)
     return sources.mapInArrow(map_rows(listing, INVENTORY, refuse_with_problem, weight), spark_schema(INVENTORY))
 
 

@@ -9,7 +9,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pyarrow as pa
 
 from replica_audit.model import (
-    Appearance,
     BatchRun,
     BrokerEvent,
     BrokerStanding,
@@ -133,14 +132,6 @@ METADATA_COPY = struct(
     min_isr=pa.list_(MIN_ISR_SETTING),
     last_timestamp_ms=BIGINT,
 )
-# how a replica, a claim of metadata or an event looks from outside
-LOOK = struct_of_value(Appearance, times_ms=pa.list_(BIGINT))
-LOOKED = pa.schema([pa.field("topic", STRING), pa.field("partition", INT), *LOOK])
-# rows of the shape LOOKED of one broker, or of the file beside the brokers, as one value; how many are of replicas, and how many tell when
-# the replica was collected
-PACKED_LOOKS = struct(pack=INT, replicas=BIGINT, captured=BIGINT, rows=pa.binary())
-# claims of metadata of one broker, or of the file beside the brokers; as one value in rows of the shape INVENTORY
-CLAIMED = pa.schema(list(struct(topic=STRING, partition=INT, metadata=PARTITION_METADATA)))
 LOG_EVENT = struct_of_value(LogEvent, without=(*_PARTITION, "broker_id"))
 COMMITTED_OFFSET = struct(
     group_id=STRING,
@@ -168,8 +159,6 @@ INVENTORY = pa.schema(
         pa.field("metadata", PARTITION_METADATA),
         pa.field("metadata_copy", METADATA_COPY),
         pa.field("event", LOG_EVENT),
-        pa.field("looks", PACKED_LOOKS),
-        pa.field("claims", pa.binary()),
         pa.field("versions", LOGGED_VERSIONS),
         pa.field("log_directory", LOG_DIRECTORY),
         pa.field("problem", PROBLEM),
@@ -179,26 +168,6 @@ SEGMENTS = pa.schema([*_REPLICA_KEYS, pa.field("segment", SEGMENT_SCAN)])
 COMMITS = pa.schema(
     [*_REPLICA_KEYS, pa.field("commit", COMMITTED_OFFSET), pa.field("problem", PROBLEM)],
 )
-# what is seen of partitions: their looks, an offset that a group committed, or the digests of one in an earlier run
-SEEN = pa.schema(
-    [
-        *_REPLICA_KEYS,
-        pa.field("pack", INT),
-        pa.field("looks", pa.binary()),
-        pa.field("commit", COMMITTED_OFFSET),
-        pa.field("before", struct(fingerprint=STRING, quiet_fingerprint=STRING)),
-    ]
-)
-# how a partition looks before it is audited, and what it is against an earlier run
-FINGERPRINTS = pa.schema(
-    [
-        *struct(cluster_id=STRING, topic=STRING, partition=INT, fingerprint=STRING, quiet_fingerprint=STRING, since_last_run=STRING),
-        pa.field("broker_ids", pa.list_(INT)),  # those that have a replica of it; null of an unchanged one
-        pa.field("is_collected", BOOLEAN),  # whether any replica of it is from a collection
-    ]
-)
-# a broker's rows of the shape LOOKED, or rows of `replica_logs` of an earlier run, as one value
-MOVED = pa.schema(list(struct(pack=INT, cluster_id=STRING, broker_id=INT, looks=pa.binary(), logs=pa.binary())))
 _BROKER_KEYS: list[Any] = [pa.field("cluster_id", STRING), pa.field("broker_id", INT)]
 TRANSACTIONS = pa.schema([*_BROKER_KEYS, pa.field("transaction", TRANSACTION_STATE), pa.field("problem", PROBLEM)])
 _KEPT_LOG = struct_of_value(KeptLog, perhaps_missing=pa.list_(BIGINT))

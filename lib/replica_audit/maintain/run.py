@@ -24,7 +24,7 @@ from replica_audit.errors import AuditError, OutputError
 from replica_audit.report.facts.question import no_warehouse
 from replica_audit.report.facts.upkeep_facts import FailedStep, RunFate, Upkeep, UpkeptTable
 from replica_audit.retention.choice import KnownRun, RunChoice, choose
-from replica_audit.rows import AUDIT_RUNS, TABLES, Table
+from replica_audit.rows import AUDIT_RUNS, FORMER_TABLES, TABLES, Table
 from replica_audit.storage.warehouse import faults
 from replica_audit.storage.warehouse.java_errors import causes, class_name, is_conflict
 from replica_audit.storage.warehouse.upkeep import WarehouseUpkeep
@@ -32,6 +32,7 @@ from replica_audit.words import count
 
 LEAST_VACUUM_HOURS = 168  # Delta's safe default: no reader and no writer works on a version for longer
 _FAILURES = (AuditError, OSError, PySparkException, Py4JJavaError, DeltaError, DeltaConcurrentModificationException)
+_EVERY = (*TABLES, *FORMER_TABLES)
 _AGAIN = "start maintain again, and it continues"
 
 
@@ -92,7 +93,7 @@ class _Upkeep:
         verb = "would be" if request.is_dry else "to be"
         self._tell(f"{count(len(choices), 'run')}, {len(going)} {verb} removed; unused files stay for {hours} hours")
         removed = self._remove(going)
-        for table in TABLES:
+        for table in _EVERY:
             if table.name in self._done and not self._has_failed(table):
                 self._tidy(table, hours)
         return Upkeep(
@@ -110,7 +111,7 @@ class _Upkeep:
         if going and not self._request.is_dry:
             with self._failing(AUDIT_RUNS, "mark the runs that are to be removed"):
                 self._store.begin_removal(going)
-        for table in TABLES:
+        for table in _EVERY:
             if table is not AUDIT_RUNS:
                 self._delete(table, going)
         if not self._failures:
@@ -118,7 +119,7 @@ class _Upkeep:
         elif AUDIT_RUNS.name not in self._done:
             self._done[AUDIT_RUNS.name] = UpkeptTable(table=AUDIT_RUNS.name)
         # the order of the catalogue, however they were worked on
-        self._done = {table.name: self._done[table.name] for table in TABLES if table.name in self._done}
+        self._done = {table.name: self._done[table.name] for table in _EVERY if table.name in self._done}
         return () if self._failures else [run for run in going if self._is_removed(run)]
 
     def _is_removed(self, run: KnownRun) -> bool:

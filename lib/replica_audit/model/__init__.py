@@ -13,7 +13,6 @@ from replica_audit.model.batches import (
     SequenceGap,
     Window,
 )
-from replica_audit.model.looks import Appearance, PartitionKey, PartitionLook
 from replica_audit.model.metadata import (
     BrokerEvent,
     BrokerStanding,
@@ -53,7 +52,6 @@ __all__ = [
     "UNDEFINED_EPOCH",
     "UNDEFINED_EPOCH_OFFSET",
     "AbortedTransaction",
-    "Appearance",
     "BatchBody",
     "BatchHeader",
     "BatchRun",
@@ -70,8 +68,6 @@ __all__ = [
     "LoggedVersions",
     "MetadataCopy",
     "MinIsrSetting",
-    "PartitionKey",
-    "PartitionLook",
     "PartitionMetadata",
     "Problem",
     "ProducerSpan",

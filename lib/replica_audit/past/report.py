@@ -190,10 +190,6 @@ def _clusters(run: PastRun) -> list[Cluster]:
                 oldest_capture=oldest_capture(run, row.cluster_id, row.started_at),
                 oldest_check=oldest_check(run, row.cluster_id),
                 never_checked=never_checked(run, row.cluster_id),
-                taken_over=row.partitions_taken_over or 0,
-                taken_over_from=row.taken_over_from,
-                full_run_id=row.full_run_id,
-                full_run_date=row.full_run_date,
             )
         )
     return made

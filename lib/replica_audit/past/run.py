@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import PurePath
 from typing import Any
 
@@ -44,10 +44,6 @@ class RunRow(ExplainedRun):
     path: str | None = None
     brokers: int | None = None
     has_metadata: bool | None = None
-    partitions_taken_over: int | None = None
-    taken_over_from: str | None = None
-    full_run_id: str | None = None
-    full_run_date: date | None = None
     broker_ids: tuple[int, ...] | None = None
     missing_broker_ids: tuple[int, ...] | None = None
 

@@ -14,7 +14,7 @@ from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 class AuditRequest:
     """What to audit. `inputs` are roots or folders of roots; `metadata` a cluster-metadata.json given apart.
 
-    `take_over`: begin the run also if another process seems to make it. `full`: read every file, whatever an earlier run has.
+    `take_over`: begin the run also if another process seems to make it.
     `acknowledged`: findings that somebody knows of, as of `run_date`.
     """
 
@@ -25,5 +25,4 @@ class AuditRequest:
     run_date: date
     metadata: Path | None = None
     take_over: bool = False
-    full: bool = False
     acknowledged: Acknowledgements = field(default_factory=Acknowledgements)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial, reduce
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -32,46 +33,39 @@ from replica_audit.engine.spark import (
     with_transactions,
 )
 from replica_audit.engine.spark_records import with_keys
-from replica_audit.engine.spark_unchanged import fingerprint_rows, fingerprints, packed_claims
 from replica_audit.engine.tally import Tally, tally, totals
 from replica_audit.errors import AuditError, UsageError
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from replica_audit.model import PartitionKey
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
-from replica_audit.past.base_run import WhyAll
 from replica_audit.past.doubts import doubts_of
-from replica_audit.past.missing_input import MissingInput, PresentCluster
+from replica_audit.past.earlier_runs import earlier_runs
+from replica_audit.past.missing_input import MissingInput, PresentCluster, missing_input, without_acknowledged
 from replica_audit.past.report import report_of
-from replica_audit.past.run import PastRun
-from replica_audit.pipeline.earlier_runs import EarlierRuns
+from replica_audit.past.run import PastRun, RunRow
 from replica_audit.pipeline.request import AuditRequest
 from replica_audit.pipeline.run_rows import RunRows
 from replica_audit.progress import Progress, Stage, TellsEvent
+from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.report.facts.exit_code import exit_code
 from replica_audit.report.facts.run_report import Report
 from replica_audit.report.facts.worst_first import by_verdict, labels
 from replica_audit.report.text import first_findings
-from replica_audit.rows import FINDINGS, INPUT_ERRORS, OF_PARTITIONS, PARTITION_FINGERPRINTS, REPLICA_LOGS
+from replica_audit.rows import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, REPLICA_LOGS
 from replica_audit.rows.outcomes import WrittenFile
 from replica_audit.rows.runs import NO_CLUSTER
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.given_input import location
 from replica_audit.storage.inputs.sources import Found, Root, discover
 from replica_audit.storage.inputs.whole_input import about_cluster, no_replicas, problems_of_brokers
-from replica_audit.storage.session import LOOKS_OF_A_TASK, StageProgress, SuitedSession, name_run
+from replica_audit.storage.session import StageProgress, name_run, suit_size
 from replica_audit.storage.warehouse import faults
 from replica_audit.storage.warehouse.holds import Hold, take
 from replica_audit.storage.warehouse.table_files import TableFiles
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from replica_audit.words import count
 
-Source = tuple[str, int | None, str, str]
 Made = Callable[[str], DataFrame | Sequence[WrittenFile]]
 _CLUSTER = pa.schema([("cluster_id", pa.string())])
-_EVERYTHING = {  # else nobody expects less
-    WhyAll.OTHER_RULES: "this installation, or a setting on which rows depend, is not that of the run before",
-    WhyAll.DUE: "the last run that did so is not within full_every_days",
-}
 
 
 def audit(spark: SparkSession, request: AuditRequest, tell: TellsEvent) -> Report:
@@ -114,7 +108,6 @@ class _Audit:
         self.facts: dict[str, ClusterFacts] = {}  # known once the brokers' folders are listed
         clusters = tuple(root.cluster_id for root in self.found.roots)
         self.rows = RunRows(warehouse=self.warehouse, request=request, clusters=clusters)
-        self.earlier = EarlierRuns(self.warehouse, request, clusters)
         self.missing: list[MissingInput] = []
 
     def run(self) -> Report:
@@ -135,24 +128,14 @@ class _Audit:
         settings, request = self.request.settings, self.request
         self.progress.begin(Stage.LISTING)
         sources = [source for root in roots for source in root.sources()]
-        written = self.warehouse.tables
-        earlier = self.earlier
-        earlier.look_up()
-        if earlier.why_all in _EVERYTHING:
-            self.progress.say(f"every file is read: {_EVERYTHING[earlier.why_all]}")
-        # what may not have changed is looked at first, and read only if it has
-        listed_now = None if earlier.base is None else frozenset[PartitionKey]()
-        session = SuitedSession(self.spark)
-        session.suit(earlier.replicas, LOOKS_OF_A_TASK)
-        looked = inventory(source_rows(self.spark, sources), settings.topics, looks=True, replicas=listed_now)
-        looked = looked.persist(StorageLevel.MEMORY_AND_DISK)
-        seen = Amounts.of(looked)
+        listed = inventory(source_rows(self.spark, sources), settings.topics).persist(StorageLevel.MEMORY_AND_DISK)
+        seen = Amounts.of(listed)
         self.has_replicas = bool(seen.replicas)
         if not self.has_replicas:
             self.found.problems.append((None, no_replicas(request.inputs, settings.topics)))
-        copied = metadata_copies(looked) if seen.copies else {}
-        logged = logged_versions(looked) if seen.versions else {}
-        directories = log_directories(looked)
+        copied = metadata_copies(listed) if seen.copies else {}
+        logged = logged_versions(listed) if seen.versions else {}
+        directories = log_directories(listed)
         now_ms = time.time_ns() // 1_000_000
         for root in roots:
             copies_of, versions_of = copied.get(root.cluster_id, ()), logged.get(root.cluster_id, ())
@@ -164,47 +147,41 @@ class _Audit:
 
         def told(is_there: int, topic: str, stage: Callable[..., DataFrame]) -> DataFrame | None:
             """What coordinators say; read a second time, apart, rather than keeping all segments for the sake of a few."""
-            of_coordinators = looked.where(F.col("topic") == F.lit(topic))
-            found = stage(gather(of_coordinators, self._reading(seen)(of_coordinators)), self.facts) if is_there else None
+            of_coordinators = listed.where(F.col("topic") == F.lit(topic))
+            found = stage(gather(of_coordinators, read(of_coordinators)), self.facts) if is_there else None
             return None if found is None else found.persist(StorageLevel.MEMORY_AND_DISK)
 
+        read = self._reading(seen)
         committed = told(seen.offsets, GROUP_OFFSETS_TOPIC, commits)
         begun = told(seen.states, TRANSACTIONS_TOPIC, transactions)
-        now = fingerprints(looked, committed, self.facts, earlier.fingerprints()).persist(StorageLevel.MEMORY_AND_DISK)
-        listed = looked if earlier.base is None else self._listed_again(sources, looked, now)
-        there = seen if listed is looked else Amounts.of(listed)
-        session.suit(there.files)
-        said = f"reading {count(there.files, 'segment')} of {count(there.to_read, 'replica')}, {there.size / 1e6:.1f} MB"
-        self.progress.begin(Stage.READING, said, segments=there.files, replicas=there.to_read, bytes=there.size)
-        scanned = gather(listed, self._reading(there)(listed))
+        suit_size(self.spark, seen.files)
+        said = f"reading {count(seen.files, 'segment')} of {count(seen.replicas, 'replica')}, {seen.size / 1e6:.1f} MB"
+        self.progress.begin(Stage.READING, said, segments=seen.files, replicas=seen.replicas, bytes=seen.size)
+        scanned = gather(listed, read(listed))
         scanned = scanned if begun is None else scanned.persist(StorageLevel.MEMORY_AND_DISK)
         gathered = with_transactions(with_commits(scanned, committed), begun)
         if settings.compare == "records":
-            gathered = with_keys(gathered.persist(StorageLevel.MEMORY_AND_DISK), self.facts, self._tasks_for(there.files), there.size)
+            gathered = with_keys(gathered.persist(StorageLevel.MEMORY_AND_DISK), self.facts, self._tasks_for(seen.files), seen.size)
         places = {} if held.replaces else self.warehouse.places_of_files(OF_PARTITIONS)
         into_files = partial(judge_into_files, files=partial(TableFiles, places, request.run_id))
         audited = (into_files if places else judge)(gathered, self.facts).persist(StorageLevel.MEMORY_AND_DISK)
-        judged = audited if places else outcomes_of(audited)
-        outcomes = judged.unionByName(earlier.taken.outcomes) if earlier.taken else judged
-        told_of = [looked, *([] if listed is looked else [listed]), *(frame for frame in (committed, begun) if frame is not None)]
-        problems = self._problems(told_of, outcomes)
+        outcomes = audited if places else outcomes_of(audited)
+        problems = self._problems([listed, *(frame for frame in (committed, begun) if frame is not None)], outcomes)
         try:
             found = tally(outcomes, first_findings.worst_first, first_findings.WORST)
             self.progress.say(f"compared the replicas of {count(found.audited, 'partition')}", partitions=found.audited)
             for line in first_findings.lines(found.worst, found.finding_count, labels({root.cluster_id: root.path for root in roots})):
                 self.progress.say(line)
             self.progress.begin(Stage.WRITING, "writing the tables")
-            if places:
-                earlier.copy(places, seen)
             made = found.files_of if places else partial(self._rows_of, audited)
-            self._write_tables(made, outcomes, problems, fingerprint_rows(judged, now), found, held)
+            self._write_tables(made, outcomes, problems, found, held)
             self._conclude(found, held)
         finally:
-            for frame in (looked, listed, committed, begun, now, scanned, gathered, audited):
+            for frame in (listed, committed, begun, scanned, gathered, audited):
                 if frame is not None:
                     frame.unpersist()
         self.progress.end("done")
-        return report_of(PastRun(written, request.run_id))
+        return report_of(PastRun(self.warehouse.tables, request.run_id))
 
     def _missing_input(self) -> list[MissingInput]:
         """What earlier runs of the same inputs had, and this one lacks; of a run that finds nothing at all that is everything."""
@@ -220,25 +197,13 @@ class _Audit:
             for root in self.found.roots
         ]
         places = [str(location(given)) for given in self.request.inputs]
-        missing = self.earlier.missing(present, places, self.request.acknowledged)
+        runs = self.warehouse.tables.rows(AUDIT_RUNS.name, RunRow)
+        found = missing_input(runs, self.request.run_id, present, self.request.inputs, places)
+        missing = list(without_acknowledged(found, self.request.acknowledged))
         for one in missing:
             lacked = "the whole cluster" if one.broker_ids is None else f"broker {', '.join(map(str, one.broker_ids))}"
             self.progress.say(f"missing from the input: {lacked} of {one.cluster_id}, which run {_last_seen(one)} read")
         return missing
-
-    def _listed_again(self, sources: Sequence[Source], looked: DataFrame, now: DataFrame) -> DataFrame:
-        """What is to be audited of what was looked at, with its replicas."""
-        taken = self.earlier.compare(now, looked)
-        of_brokers = [source for source in sources if source[3] == "broker"]
-        changed = None if taken is None else taken.changed
-        chosen = looked.where(F.col("topic").isNotNull()) if taken is None else taken.changed_of(looked)
-        chosen = chosen.unionByName(packed_claims(looked, changed))
-        if taken is not None:
-            self.progress.say(f"{count(taken.partitions.total(), 'partition')} unchanged, {len(taken.changed)} to audit")
-            chosen = chosen.coalesce(self.spark.sparkContext.defaultParallelism)  # little is left of each source
-            of_brokers = [source for source in of_brokers if (source[0], source[1]) in taken.brokers]
-        read = inventory(source_rows(self.spark, of_brokers), self.request.settings.topics, replicas=changed, rest=False)
-        return chosen.unionByName(read).persist(StorageLevel.MEMORY_AND_DISK)
 
     def _tasks_for(self, files: int) -> int:
         return min(self.request.settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism, max(1, files))
@@ -261,14 +226,10 @@ class _Audit:
         )
         problems = self.warehouse.tables.columns(INPUT_ERRORS.name, _CLUSTER, run_id=self.request.run_id)
         counted = Counter(problems["cluster_id"].to_pylist())
-        taken_over = self.earlier.told()
         attempt = held.complete()
         finished_at = attempt.started_at + timedelta(seconds=round(self.progress.seconds, 1))
         of_run = {"exit_code": code, "finished_at": finished_at}
-        of_cluster = {
-            root.cluster_id: {**self._counts(root, found), **taken_over[root.cluster_id], "input_errors": counted[root.cluster_id]}
-            for root in self.found.roots
-        }
+        of_cluster = {root.cluster_id: {**self._counts(root, found), "input_errors": counted[root.cluster_id]} for root in self.found.roots}
         for one in self.missing:
             if one.broker_ids is None:
                 of_cluster[one.cluster_id] = _missing_cluster(one)
@@ -302,26 +263,36 @@ class _Audit:
     def _rows_of(self, audited: DataFrame, table: str) -> DataFrame:
         return self._keyed(audited.select("cluster_id", F.inline(table)))
 
-    def _write_tables(self, made: Made, outcomes: DataFrame, problems: DataFrame, looks: DataFrame, found: Tally, held: Hold) -> None:
+    def _write_tables(self, made: Made, outcomes: DataFrame, problems: DataFrame, found: Tally, held: Hold) -> None:
         """Write every table but `audit_runs`, a few at a time; `made` gives what this run made of a table of partitions, by its name."""
-        run_id, earlier = self.request.run_id, self.earlier
+        run_id = self.request.run_id
         known = {cluster: facts.acknowledged for cluster, facts in self.facts.items()}
         missing = [one.cluster_id for one in self.missing if one.broker_ids is None]
         known |= {cluster: self.request.acknowledged.of_cluster(cluster) for cluster in missing}
         history = findings_of.with_history(
             findings_of.findings(outcomes),
-            earlier.open_findings([*self.facts, *missing] if self.has_replicas else []),
+            self._open_findings([*self.facts, *missing]),
             outcomes,
             run_id,
             known,
         )
         sizes = totals(found.rows)
         # a commit without rows costs as much as one with rows, and only replaces what an earlier attempt left
-        of_partitions = [(table, made(table.name)) for table in OF_PARTITIONS if held.replaces or sizes[table.name]]
-        of_partitions.append((PARTITION_FINGERPRINTS, self._keyed(looks)))
-        jobs = [(table, earlier.with_taken(table, rows)) for table, rows in of_partitions]
+        jobs = [(table, made(table.name)) for table in OF_PARTITIONS if held.replaces or sizes[table.name]]
         jobs += [(INPUT_ERRORS, problems), (FINDINGS, history)]
         self.warehouse.write_all(jobs, run_id, replace=held.replaces, fence=held.attempt.fence)
+
+    def _open_findings(self, clusters: Collection[str]) -> DataFrame | None:
+        """What the runs before this one left open in some clusters, as far as it looks again; None if that is nothing."""
+        if not self.has_replicas:  # all found before would be called resolved
+            return None
+        written = self.warehouse.tables
+        known = written.rows(AUDIT_RUNS.name, RunRow)
+        runs = [run for run in earlier_runs(known, self.request.run_id) if run.cluster_id in clusters]
+        is_open = (ds.field("status") != str(Status.RESOLVED)) & ds.field("run_id").isin(sorted({run.run_id for run in runs}))
+        if not runs or not len(written.columns(FINDINGS.name, _CLUSTER, is_open)):
+            return None
+        return findings_of.latest_before(self.warehouse.read(FINDINGS), runs, topics=self.request.settings.topics)
 
 
 def _last_seen(one: MissingInput) -> str:
@@ -332,7 +303,6 @@ def _missing_cluster(one: MissingInput) -> dict[str, object]:
     """What the row of a cluster in `audit_runs` says that the input lacks: nothing was read of it."""
     last = one.last
     return {
-        "basis": None,  # no rows can be taken over from this run
         "path": last.path,
         "protocol": last.protocol,
         "protocol_reason": last.protocol_reason,

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from replica_audit.past.base_run import basis_of
 from replica_audit.pipeline.request import AuditRequest
 from replica_audit.rows import AUDIT_RUNS
 from replica_audit.rows.runs import NO_CLUSTER
@@ -41,7 +40,6 @@ class RunRows:
             "alive_at": attempt.alive_at,
             "run_date": request.run_date,
             "inputs": list(request.inputs),
-            "basis": basis_of(request.settings),
             "config": json.dumps(request.settings.model_dump(), sort_keys=True),
             "versions": {"spark": self.warehouse.spark.version, **dict(versions("delta-spark", "pyarrow"))},
             **of_run,

@@ -6,7 +6,6 @@ from replica_audit.rows.columns import Column, Table
 from replica_audit.rows.compaction import COMPACTION_DIFFERENCES
 from replica_audit.rows.damage import DAMAGED_BATCHES
 from replica_audit.rows.findings import FINDINGS
-from replica_audit.rows.fingerprints import PARTITION_FINGERPRINTS
 from replica_audit.rows.history import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS
 from replica_audit.rows.pairs import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS
 from replica_audit.rows.record_differences import RECORD_DIFFERENCES
@@ -45,11 +44,9 @@ OF_PARTITIONS: tuple[Table, ...] = (
     RECORD_DIFFERENCES,
     OPEN_TRANSACTIONS,
 )
-# what an unchanged partition keeps of an earlier run
-KEPT_BY_PARTITION: tuple[Table, ...] = (*OF_PARTITIONS, PARTITION_FINGERPRINTS)
-TABLES: tuple[Table, ...] = (AUDIT_RUNS, INPUT_ERRORS, *OF_PARTITIONS, FINDINGS, PARTITION_FINGERPRINTS)
-
-
+TABLES: tuple[Table, ...] = (AUDIT_RUNS, INPUT_ERRORS, *OF_PARTITIONS, FINDINGS)
+# an older version's: nothing reads or writes it, and `maintain` goes on removing the rows of runs that go
+FORMER_TABLES: tuple[Table, ...] = (Table(name="partition_fingerprints", grain="one row per partition", columns=(), constraints={}),)
 # the tables whose rows are counted before they are visible
 COUNTED: tuple[Table, ...] = (*OF_PARTITIONS, INPUT_ERRORS)
 
@@ -63,14 +60,13 @@ __all__ = [
     "EPOCH_END_OFFSETS",
     "EPOCH_START_OFFSETS",
     "FINDINGS",
+    "FORMER_TABLES",
     "FUTURE_REPLICAS",
     "INPUT_ERRORS",
-    "KEPT_BY_PARTITION",
     "LEADER_EPOCHS",
     "LOGGED_INCIDENTS",
     "OF_PARTITIONS",
     "OPEN_TRANSACTIONS",
-    "PARTITION_FINGERPRINTS",
     "RECORD_DIFFERENCES",
     "REPLICA_LOGS",
     "REPLICA_ROLES",

@@ -63,16 +63,6 @@ class AuditRun:
         RunHolder | None, "process that makes or made the run: host, boot and container, number, start; null: written by an older version"
     ]
     alive_at: Annotated[datetime | None, "last sign of life of the holder while the run was running, UTC"]
-    basis: Annotated[
-        str | None,
-        "digest of the product's code and of the settings that rows depend on: rows are taken over only from a run that has the same",
-    ]
-    partitions_taken_over: Annotated[
-        Bigint | None, "partitions that have not changed, whose rows were taken over from an earlier run; null by an older version"
-    ]
-    taken_over_from: Annotated[str | None, "the run that they were taken over from; null: every file was read"]
-    full_run_id: Annotated[str | None, "the run that read every file last: this one, or the one that the rows come from in the end"]
-    full_run_date: Annotated[date | None, "the date that it is for"]
     broker_ids: Annotated[
         tuple[Int, ...] | None,
         "brokers that the input has a folder of (of the run last_seen_run_id, if that is not null); null: written by an older version",

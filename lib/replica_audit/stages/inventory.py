@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 
 from replica_audit.errors import MetadataError
 from replica_audit.files.locations import located
@@ -19,62 +18,28 @@ from replica_audit.model import (
     LogDirectory,
     LoggedVersions,
     MetadataCopy,
-    PartitionKey,
-    PartitionLook,
     PartitionMetadata,
     Problem,
     ReplicaFiles,
 )
-from replica_audit.partition.known.looks import claim_look, event_look
 from replica_audit.rows.encoding import as_dict
 from replica_audit.stages import server_logs
 from replica_audit.stages.mapping import LARGE
 from replica_audit.stages.topics import topic_filter
 
 SOURCE_COLUMNS = ("cluster_id", "broker_id", "path", "kind")  # of what is listed: a broker's folder, a file
-Keys = frozenset[PartitionKey]
-Seen = Callable[[PartitionLook], None]
-READ_ALWAYS = (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC, METADATA_TOPIC)  # they tell of other partitions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
-    """What of every source is listed.
-
-    Args:
-        topics: regular expression that a topic's whole name must match; empty for all.
-        replicas: of which partitions, (cluster id, topic, partition), replica directories are read; None for all. Those of coordinators of
-            groups and transactions, and the metadata log, are read with the rest.
-        rest: whether to list what else there is; without it, only the replica directories of `replicas`.
-    """
-
-    topics: str = ""
-    replicas: Keys | None = None
-    rest: bool = True
-
-    def wants(self, cluster_id: str, topic: str, partition: int) -> bool:
-        """Whether the replicas of a partition are read."""
-        if topic in READ_ALWAYS:
-            return self.rest
-        return self.replicas is None or (cluster_id, topic, partition) in self.replicas
-
-
-EVERYTHING = Listing()
-
-
-def list_source(source: Row, listing: Listing = EVERYTHING, seen: Seen | None = None) -> Iterator[Row]:
+def list_source(source: Row, topics: str = "") -> Iterator[Row]:
     """The rows of one source, those of other topics left out; problems that belong to no replica stay.
 
     Args:
         source: its `SOURCE_COLUMNS`.
-        listing: what of it.
-        seen: is given how everything looks that the rows of a partition depend on, but for topics left out.
+        topics: regular expression that a topic's whole name must match; empty for all. Coordinators of groups and transactions are listed
+            always: they tell of other partitions.
     """
-    if source["kind"] != "broker" and not listing.rest:
-        return
-    is_wanted = topic_filter(listing.topics)
-
-    for row in _LISTED[source["kind"]](source, listing, seen and partial(_of_wanted, seen, is_wanted)):
+    is_wanted = topic_filter(topics)
+    for row in _LISTED[source["kind"]](source):
         topic = row.get("topic")
         is_audited = topic is None or is_wanted(topic)
         if is_audited or topic in (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
@@ -87,31 +52,22 @@ def weight(row: Row) -> int:
     return LARGE if claim is None else 1 + len(claim["elections"]) + len(claim["isr_changes"])
 
 
-def _of_wanted(seen: Seen, is_wanted: Callable[[str], bool], one: PartitionLook) -> None:
-    if is_wanted(one.topic):
-        seen(one)
-
-
 def _row(source: Row, **values: object) -> Row:
     return {"cluster_id": source["cluster_id"], "broker_id": source["broker_id"], **values}
 
 
-def _list_broker(source: Row, listing: Listing, seen: Seen | None) -> Iterator[Row]:
-    wanted = partial(listing.wants, source["cluster_id"]) if listing.replicas is not None or not listing.rest else None
-    for found in broker_files.replicas_of(located(source["path"]), looks=seen is not None, wanted=wanted, rest=listing.rest):
+def _list_broker(source: Row) -> Iterator[Row]:
+    for found in broker_files.replicas_of(located(source["path"])):
         if isinstance(found, Problem):
             yield _row(source, problem=as_dict(found))
         elif isinstance(found, broker_files.ServerLog):
-            yield from _list_server_log({**source, "path": str(found.path)}, listing, seen)
+            yield from _list_server_log({**source, "path": str(found.path)})
         elif isinstance(found, LogDirectory):
             yield _row(source, log_directory=found._asdict())
-        elif isinstance(found, PartitionLook):
-            if seen is not None:
-                seen(found)
         else:
             yield _row(source, topic=found.topic, partition=found.partition, replica=replica_row(found))
             if found.topic == METADATA_TOPIC and found.state == "current":
-                yield from _list_metadata_log(source, found, seen)
+                yield from _list_metadata_log(source, found)
 
 
 def _is_text(found: ReplicaFiles) -> bool:
@@ -119,7 +75,7 @@ def _is_text(found: ReplicaFiles) -> bool:
     return bool(found.segments) and all(file.source == "dump" for file in found.segments)
 
 
-def _list_server_log(source: Row, _listing: Listing, seen: Seen | None) -> Iterator[Row]:
+def _list_server_log(source: Row) -> Iterator[Row]:
     path = located(source["path"])
     is_told = source["kind"] == "broker" or is_named_for_a_broker(path)
     for found in server_logs.read_log(path, source["broker_id"], is_told=is_told):
@@ -128,23 +84,21 @@ def _list_server_log(source: Row, _listing: Listing, seen: Seen | None) -> Itera
         elif isinstance(found, LoggedVersions):
             yield _row(source, versions=found._asdict())
         else:
-            if seen is not None:
-                seen(PartitionLook(topic=found.topic, partition=found.partition, look=event_look(found)))
             of_writer = {**source, "broker_id": found.broker_id}
             yield _row(of_writer, topic=found.topic, partition=found.partition, event=event_row(found))
 
 
-def _list_metadata_log(source: Row, replica: ReplicaFiles, seen: Seen | None) -> Iterator[Row]:
+def _list_metadata_log(source: Row, replica: ReplicaFiles) -> Iterator[Row]:
     directory, copied_to = located(replica.log_dir) / replica.directory, replica.folder
     if _is_text(replica):
         copy = metadata_log_text.read_text(directory, replica.segments)
     else:
         copy = metadata_log.read(located(copied_to) if copied_to else directory)
     as_on_the_broker = [replace(one, path=str(directory) + one.path[len(copied_to) :]) if copied_to else one for one in copy.problems]
-    yield from _metadata_copy(source, replace(copy, problems=tuple(as_on_the_broker)), seen)
+    yield from _metadata_copy(source, replace(copy, problems=tuple(as_on_the_broker)))
 
 
-def _metadata_copy(source: Row, copy: metadata_log.MetadataLog, seen: Seen | None) -> Iterator[Row]:
+def _metadata_copy(source: Row, copy: metadata_log.MetadataLog) -> Iterator[Row]:
     found = MetadataCopy(
         metadata_version=copy.metadata_version,
         log_epoch=copy.log_epoch,
@@ -168,10 +122,10 @@ def _metadata_copy(source: Row, copy: metadata_log.MetadataLog, seen: Seen | Non
     for problem in copy.problems:
         yield _row(source, problem=as_dict(problem))
     for partition in copy.partitions:
-        yield _row(source, **_partition_row(partition, seen))
+        yield _row(source, **_partition_row(partition))
 
 
-def _list_metadata(source: Row, _listing: Listing, seen: Seen | None) -> Iterator[Row]:
+def _list_metadata(source: Row) -> Iterator[Row]:
     path = located(source["path"])
     try:
         file = metadata_files.read(path)  # all or none: half of the leaders would mislead
@@ -185,20 +139,18 @@ def _list_metadata(source: Row, _listing: Listing, seen: Seen | None) -> Iterato
         yield _row(source, problem=as_dict(problem))
         return
     if file.log is not None:
-        yield from _metadata_copy(source, file.log, seen)
+        yield from _metadata_copy(source, file.log)
         return
     for partition in file.partitions:
-        yield _row(source, **_partition_row(partition, seen))
+        yield _row(source, **_partition_row(partition))
 
 
-def _partition_row(partition: PartitionMetadata, seen: Seen | None) -> Row:
-    if seen is not None:
-        seen(PartitionLook(topic=partition.topic, partition=partition.partition, look=claim_look(partition)))
+def _partition_row(partition: PartitionMetadata) -> Row:
     values = metadata_row(partition)
     return {"topic": values.pop("topic"), "partition": values.pop("partition"), "metadata": values}
 
 
-_LISTED: dict[str, Callable[[Row, Listing, Seen | None], Iterator[Row]]] = {
+_LISTED: dict[str, Callable[[Row], Iterator[Row]]] = {
     "broker": _list_broker,
     "metadata": _list_metadata,
     "server-log": _list_server_log,

@@ -56,17 +56,6 @@ def encoded(rows: list[Row], schema: pa.Schema, refused: Refused) -> pa.RecordBa
         return pa.RecordBatch.from_pylist([_replaced(row, schema, refused) for row in rows], schema=schema)
 
 
-def encoded_apart(rows: Sequence[Row], schema: pa.Schema, refused: Refused) -> tuple[pa.RecordBatch, list[Row]]:
-    """The rows that fit in Arrow, and what `refused` makes of the others, which have another shape."""
-    try:
-        return pa.RecordBatch.from_pylist(list(rows), schema=schema), []
-    except REFUSED:
-        misfits = [_misfit(row, pa.struct(list(schema)), "") for row in rows]
-        fit = [row for row, misfit in zip(rows, misfits, strict=True) if misfit is None]
-        others = [refused(row, misfit) for row, misfit in zip(rows, misfits, strict=True) if misfit is not None]
-        return pa.RecordBatch.from_pylist(fit, schema=schema), others
-
-
 def fitting(rows: list[Row], schema: pa.Schema, refused: Refused) -> list[Row]:
     """The same for rows that stay in Python."""
     try:

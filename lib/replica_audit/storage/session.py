@@ -36,32 +36,17 @@ _FOR_MUCH = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": ("10000", "512"),
     "spark.sql.inMemoryColumnarStorage.batchSize": ("10000", "512"),
 }
-_LEAST_TASKS, _SEGMENTS_OF_A_TASK = 8, 8_000
-LOOKS_OF_A_TASK = 40_000
+_LEAST_TASKS, _SEGMENTS_OF_A_TASK = 8, 8_000  # what a task needs of memory does not grow with the input
 
 
-class SuitedSession:
-    """A session that plans adaptively, and compiles its plans, where there is much to do. What the user set otherwise stays."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        """Nothing is set yet."""
-        self._spark = spark
-        self._own: dict[str, str] = {}
-
-    def suit(self, pieces: int, of_a_task: int = _SEGMENTS_OF_A_TASK) -> None:
-        """Suit what comes next.
-
-        Args:
-            pieces: how many segments there are to judge, or replicas to look at.
-            of_a_task: how many of them a task has, so that what it needs of memory does not grow with the input.
-        """
-        if pieces <= _SEGMENTS_ARE_MANY:
-            return
-        tasks = max(_LEAST_TASKS, ceil(pieces / of_a_task))
-        for setting, (little, much) in {**_FOR_MUCH, "spark.sql.shuffle.partitions": ("2", str(tasks))}.items():
-            if self._spark.conf.get(setting) in (little, self._own.get(setting)):
-                self._own[setting] = much
-                self._spark.conf.set(setting, much)
+def suit_size(spark: SparkSession, segments: int) -> None:
+    """Let the session plan adaptively, and compile its plans, where many segments are to be judged. What the user set otherwise stays."""
+    if segments <= _SEGMENTS_ARE_MANY:
+        return
+    tasks = max(_LEAST_TASKS, ceil(segments / _SEGMENTS_OF_A_TASK))
+    for setting, (little, much) in {**_FOR_MUCH, "spark.sql.shuffle.partitions": ("2", str(tasks))}.items():
+        if spark.conf.get(setting) == little:
+            spark.conf.set(setting, much)
 
 
 def session() -> SparkSession:

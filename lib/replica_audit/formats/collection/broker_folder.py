@@ -48,7 +48,7 @@ from replica_audit.formats.collection.collection_manifest import (
 )
 from replica_audit.formats.collection.missing_files import MissingFiles, index_path
 from replica_audit.formats.collection.scanned_rows import scanned
-from replica_audit.formats.collection.small_files_file import Contents, is_as_collected, kept_small_files
+from replica_audit.formats.collection.small_files_file import Contents, kept_small_files
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.whole_file import whole_content
 from replica_audit.model import BatchRun, SegmentFile
@@ -108,20 +108,14 @@ class CollectedLogDir:
         """Its `small-files.parquet`."""
         return self.folder / SMALL_FILES_FILE
 
-    def small_files(self, wanted: CollectedLogDir | None = None) -> Contents | None:
+    def small_files(self) -> Contents | None:
         """Of replica directories what their small files hold, by name; None: they are files in a folder of its name.
-
-        Those that are `wanted`, as of `of`, or all. Nothing may be wrong with the others, either.
 
         Raises:
             OSError: as `kept_small_files`.
         """
-        path, size = self.small_files_path, self.said.small_files_bytes
-        if size is None:
-            return None
-        if wanted is not None and wanted is not self and is_as_collected(path, size, self.captured.values()):
-            return kept_small_files(path, size, wanted.captured) if wanted.captured else {}
-        return kept_small_files(path, size, self.captured)
+        size = self.said.small_files_bytes
+        return None if size is None else kept_small_files(self.small_files_path, size, self.captured)
 
     def segment_files(self) -> dict[str, list[SegmentFile]]:
         """The segments of every replica directory; their batches from the indexes that are here and whole, else from the scans.

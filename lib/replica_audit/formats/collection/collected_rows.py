@@ -57,8 +57,6 @@ ROWS = pa.schema(
     )
 )
 OF_COLLECTING = ("identity", "verified_at_ms")  # what the next collection asks, and no audit
-# The columns in the digest of a replica: those that an audit reads.
-DIGESTED = [name for name in ROWS.names if name not in ("capture", *OF_COLLECTING)]
 LATER_COLUMNS = ("producers", "kept_crc32c", *OF_COLLECTING)  # which an earlier release did not write
 _TEXTS = ("path", "kind", "code", "detail", "remedy")
 COPY_AGAIN = "copy the whole folder again; or collect again"

@@ -70,8 +70,7 @@ class CapturedReplica:
     `files` are the small files that were copied; `is_copied`: its segments were copied whole, too. `taken_over`: how many segments have
     the rows of an earlier collection. `verified_at_ms`: when the CRCs were verified of the segment whose last check is the longest
     ago; None: those of one never were, there is none, or an earlier release collected it. `second_look`: how the log went on until all
-    replicas had been captured; None: no broker was at work on it, it had changed otherwise, or an earlier release collected it. `digest`
-    is of its rows and its small files, as of `replica_digest`; None: an earlier release collected it.
+    replicas had been captured; None: no broker was at work on it, it had changed otherwise, or an earlier release collected it.
     """
 
     directory: str
@@ -86,7 +85,6 @@ class CapturedReplica:
     taken_over: int = 0
     verified_at_ms: int | None = None
     second_look: SecondLook | None = None
-    digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +253,7 @@ def _log_dir(fields: Fields, wanted: Callable[[str], bool] | None, *, has_small_
         segments_bytes=fields.integer("segments_bytes"),
         segments_crc32c=fields.integer("segments_crc32c", 2**32),
         files=fields.file_names("files"),
-        replicas=_once(tuple(_replica(one, has_small_files=has_small_files) for one in replicas), attrgetter("directory")),
+        replicas=_once(tuple(map(_replica, replicas)), attrgetter("directory")),
         vanished=fields.file_names("vanished") if fields.values.get("vanished") else (),
         unread=tuple(_unread(unread) for unread in fields.objects("unread")),
         small_files_bytes=fields.integer("small_files_bytes") if has_small_files else None,
@@ -277,7 +275,7 @@ def _once(named: tuple[T, ...], name: Callable[[T], str]) -> tuple[T, ...]:
     return named
 
 
-def _replica(fields: Fields, *, has_small_files: bool) -> CapturedReplica:
+def _replica(fields: Fields) -> CapturedReplica:
     directory = fields.file_name("directory")
     if replica_directory(directory) is None:
         raise MetadataError(f"{directory!r} is not the name of a replica directory")
@@ -294,7 +292,6 @@ def _replica(fields: Fields, *, has_small_files: bool) -> CapturedReplica:
         taken_over=fields.integer("taken_over") if "taken_over" in fields.values else 0,
         verified_at_ms=fields.time("verified_at") if fields.values.get("verified_at") is not None else None,
         second_look=_second_look(Fields(fields.mapping("second_look"), directory)) if fields.values.get("second_look") else None,
-        digest=fields.optional_text("digest") if has_small_files else None,  # else no checksum is of them
     )
 
 

@@ -23,30 +23,20 @@ def index_path(directory: str, file_name: str) -> str:
 class MissingFiles:
     """Of one log directory: the files that were written and are not here, or not as long as they were; by their paths in it.
 
-    `by_directory` has the names of their segments, by replica directory. `never_made`: whether a segment was collected with neither an
-    index of its batches nor a copy.
+    `never_made`: whether a segment was collected with neither an index of its batches nor a copy.
     """
 
     indexes: list[str] = field(default_factory=list)
     copies: list[str] = field(default_factory=list)
-    by_directory: dict[str, list[str]] = field(default_factory=dict)
     never_made: bool = False
 
     def add_index(self, directory: str, name: str) -> None:
         """The batch index of a segment is missing."""
-        self._add(self.indexes, index_path(directory, name), directory, name)
+        self.indexes.append(index_path(directory, name))
 
     def add_copy(self, directory: str, name: str) -> None:
         """The copy of a segment is missing."""
-        self._add(self.copies, f"{directory}/{name}", directory, name)
-
-    def _add(self, paths: list[str], path: str, directory: str, name: str) -> None:
-        paths.append(path)
-        self.by_directory.setdefault(directory, []).append(name)
-
-    def of(self, directory: str) -> tuple[str, ...]:
-        """The segments of a replica directory whose index or copy is missing."""
-        return tuple(self.by_directory.get(directory, ()))
+        self.copies.append(f"{directory}/{name}")
 
     def problems(self, folder: Path) -> Iterator[Problem]:
         """What is to be reported of it; `folder` is where the log directory is now."""

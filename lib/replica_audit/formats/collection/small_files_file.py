@@ -5,13 +5,12 @@ A cluster has hundreds of thousands of them: in files of their own they took lon
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from replica_audit.files.locations import random_access
@@ -21,7 +20,6 @@ from replica_audit.formats.log_dir.whole_file import limit_of
 from replica_audit.rows.arrow import INT, STRING, struct
 
 SMALL_FILE_ROWS = pa.schema(list(struct(capture=INT, directory=STRING, name=STRING, content=pa.binary())))
-_NAMED = pa.schema([field for field in SMALL_FILE_ROWS if field.name != "content"])
 _TEXTS = ["directory", "name", "content"]
 _ROWS_AT_ONCE = 1024
 _MOST_BYTES = 2 << 30  # of all of them: ten thousand replicas with ten thousand epochs each have less
@@ -64,35 +62,6 @@ def kept_small_files(path: Path, size_bytes: int, replicas: Mapping[str, Capture
             lacking = ", ".join(sorted(set(replica.files) - found[directory].keys()))
             raise ForgedError(f"{directory} lacks {lacking}")
     return found
-
-
-def is_as_collected(path: Path, size_bytes: int, replicas: Collection[CapturedReplica]) -> bool:
-    """Whether the file has just the rows that `collect` writes of all replica directories, in its order: then nothing is wrong with any.
-
-    Seen of whole columns, in a fifth of the time of `kept_small_files`, which has to be asked where it is not so.
-
-    Args:
-        path: of the file.
-        size_bytes: how large the manifest says that it is.
-        replicas: what it says of the replica directories, of all of them.
-
-    Raises:
-        OSError: as `kept_small_files`.
-    """
-    named = [(one.capture, one.directory, name) for one in replicas for name in one.files]
-    columns = [pa.array([row[place] for row in named], field.type) for place, field in enumerate(_NAMED)]
-    expected = pa.RecordBatch.from_arrays(columns, schema=_NAMED)
-    smallest_limit = min(map(limit_of, {name for _capture, _directory, name in named}), default=0)
-    first = 0
-    with _opened(path, size_bytes) as file:
-        for rows in file.iter_batches(batch_size=_ROWS_AT_ONCE << 4):
-            content: Any = rows["content"]
-            largest = pc.max(pc.binary_length(content.dictionary)).as_py() or 0  # of the dictionary: it may stand for more than memory has
-            there = pa.RecordBatch.from_arrays([rows[field.name].cast(field.type) for field in _NAMED], schema=_NAMED)
-            if not there.equals(expected.slice(first, rows.num_rows)) or content.null_count or largest > smallest_limit:
-                return False
-            first += rows.num_rows
-    return first == expected.num_rows and all(len(set(one.files)) == len(one.files) for one in replicas)
 
 
 @contextmanager

@@ -39,11 +39,6 @@ class DumpTexts:
         self._cut: dict[Path, Problem] = {}  # of packed texts that cannot be unpacked to their end
         self._parts: dict[tuple[Path, Command], Problem] = {}  # of texts that are a part, by the command that says so
 
-    @property
-    def tell_of_replicas(self) -> bool:
-        """Whether there is a text that may tell of any replica."""
-        return bool(self.dumps or self.of_producers)
-
     def takes_segment(self, segment: Path) -> bool:
         """Whether a file with a segment's name is text of kafka-dump-log; it is then read as that."""
         try:

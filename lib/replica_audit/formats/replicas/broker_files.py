@@ -5,7 +5,7 @@ Files are known by name and content. Nothing here decides about the protocol, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +22,6 @@ from replica_audit.formats.collection.collection_manifest import (
     UnknownVersionError,
     is_collected_log_dir,
 )
-from replica_audit.formats.collection.missing_files import MissingFiles
 from replica_audit.formats.collection.on_the_broker import as_on_the_broker, problem_on_the_broker
 from replica_audit.formats.dump import replica_names
 from replica_audit.formats.dump.dump_texts import DumpTexts
@@ -33,9 +32,8 @@ from replica_audit.formats.metadata.metadata_files import unread_text
 from replica_audit.formats.replicas.listed_replica import OwnFiles, listed_replica
 from replica_audit.formats.replicas.log_directories import log_directory
 from replica_audit.formats.replicas.misplaced_files import folders_in, misplaced
-from replica_audit.formats.replicas.replica_looks import CollectedReplica, SeenReplicas
 from replica_audit.formats.replicas.segment_files import segment_files
-from replica_audit.model import CANNOT_READ, INCOMPLETE_COLLECTION, LogDirectory, PartitionLook, Problem, ReplicaFiles, SegmentFile
+from replica_audit.model import CANNOT_READ, INCOMPLETE_COLLECTION, LogDirectory, Problem, ReplicaFiles, SegmentFile
 
 _OF_A_LOG_DIR = (log_dir.META_PROPERTIES, log_dir.CLEAN_SHUTDOWN, *log_dir.OFFSET_CHECKPOINTS)
 _OF_META_PROPERTIES = (
@@ -48,8 +46,6 @@ _NO_DIGESTS = (
     "would not be noticed"
 )
 
-IsWanted = Callable[[str, int], bool]  # of a topic and a partition
-
 
 class ServerLog(NamedTuple):
     """A log that the broker wrote of itself, packed if its name ends with `.gz`."""
@@ -57,40 +53,25 @@ class ServerLog(NamedTuple):
     path: Path
 
 
-def replicas_of(
-    folder: Path, *, is_replica: bool = False, looks: bool = False, wanted: IsWanted | None = None, rest: bool = True
-) -> Iterator[ReplicaFiles | PartitionLook | ServerLog | LogDirectory | Problem]:
+def replicas_of(folder: Path, *, is_replica: bool = False) -> Iterator[ReplicaFiles | ServerLog | LogDirectory | Problem]:
     """Walk one broker's folder.
 
     Args:
         folder: the broker's; or, with `is_replica`, what is known to be one replica's.
         is_replica: whether it is that.
-        looks: whether to tell how each replica directory looks, too.
-        wanted: which partitions' replicas are read; None for all. All else is the same.
-        rest: whether to tell what else there is; without it, of a collection no more is read than what is wanted.
 
     Yields:
-        One `ReplicaFiles` per replica directory that is wanted, with its own problems in it, one `PartitionLook` per replica
-        directory if asked for, one `ServerLog` per log of the broker itself, one `LogDirectory` for each with a `meta.properties`, and one
-        `Problem` for each that belongs to no replica.
+        One `ReplicaFiles` per replica directory, with its own problems in it, one `ServerLog` per log of the broker itself, one
+        `LogDirectory` for each with a `meta.properties`, and one `Problem` for each that belongs to no replica.
     """
-    walk = _Walk(looks=looks, wanted=wanted, rest=rest)
+    walk = _Walk()
     walk.visit_all(folder, is_replica=is_replica)
-    if wanted is not None and walk.texts.tell_of_replicas:  # of any of them
-        walk = _Walk(looks=looks, wanted=None)
-        walk.visit_all(folder, is_replica=is_replica)
-    for found in walk.found(folder):
-        is_told = (wanted is None or wanted(found.topic, found.partition)) if isinstance(found, ReplicaFiles) else rest
-        if is_told:
-            yield found
+    yield from walk.found(folder)
 
 
 class _Walk:
-    def __init__(self, *, looks: bool, wanted: IsWanted | None, rest: bool = True) -> None:
-        self.looks = SeenReplicas() if looks else None
-        self.wanted = wanted
-        self.of_manifests = None if rest else self._is_wanted  # the directories of which it is read what a manifest says
-        self.known: set[tuple[str, str]] = set()  # replicas, also those that are not wanted
+    def __init__(self) -> None:
+        self.known: set[tuple[str, str]] = set()  # replicas
         self.log_dirs: dict[str, LogDirFiles] = {}
         self.metas: dict[str, checkpoints.MetaProperties] = {}  # of log directories
         self.identified: set[str] = set()  # log directories that have a meta.properties, readable or not
@@ -110,7 +91,7 @@ class _Walk:
             self._visit(folder, is_top=folder.path == top and not is_replica)
         self._add_empty_replicas()
 
-    def found(self, top: Path) -> Iterator[ReplicaFiles | PartitionLook | ServerLog | LogDirectory | Problem]:
+    def found(self, top: Path) -> Iterator[ReplicaFiles | ServerLog | LogDirectory | Problem]:
         """What was found, once all is looked into."""
         self.texts.attach(self.replicas, list(self.parents), self._is_among_replicas, self._only_dumped)
         self._tell_missing_from_not_collected()
@@ -123,8 +104,6 @@ class _Walk:
         for replica in self.replicas.values():
             told = as_on_the_broker(replica, self.collected.get(replica.log_dir))
             yield replace(told, is_refused=True) if told.path in refused else told
-        if self.looks is not None:
-            yield from self.looks.found(self.copied, self.replicas, is_sure=not self.texts.tell_of_replicas)
         yield from (ServerLog(path) for path in self.texts.server_logs)
         yield from self._log_directories(top)
         yield from (problem_on_the_broker(problem, self.collected.values()) for problem in self.problems)
@@ -166,19 +145,10 @@ class _Walk:
             if not log_dir.is_known(other):
                 self._tell(path / other, "file", "not-a-file", "neither a file nor a folder, or a link to nothing", "copy the file itself")
 
-    def _reads(self, name: log_dir.ReplicaDirectory) -> bool:
-        return self.wanted is None or self.wanted(name.topic, name.partition)
-
-    def _wants(self, name: log_dir.ReplicaDirectory | None) -> bool:
-        return name is not None and self._reads(name)
-
-    def _is_wanted(self, directory: str) -> bool:
-        return self._wants(log_dir.replica_directory(directory))
-
     def _open_collection(self, folder: Folder) -> bool:
         """Learn what is in a collection; False if the manifest is not one of ours."""
         try:
-            manifest, found = log_dirs_of(folder.path, self.of_manifests)
+            manifest, found = log_dirs_of(folder.path)
         except OSError as error:
             self.problems.append(cannot_read(folder.path / MANIFEST, "collection", error))
             return True
@@ -202,16 +172,14 @@ class _Walk:
         if store is None or reason:
             self._tell(folder.path, "collection", INCOMPLETE_COLLECTION, f"left out: {reason}", COPY_AGAIN)
             return
-        names = {one.directory: log_dir.replica_directory(one.directory) for one in store.said.replicas}
-        read = store if self.wanted is None else store.of(lambda directory: self._wants(names[directory]))
         try:
-            segments = read.segment_files() if read.captured else {}
-            missing = store.missing_files() if self.of_manifests is None else MissingFiles()
+            segments = store.segment_files() if store.captured else {}
+            missing = store.missing_files()
         except OSError as error:
             self.problems.append(cannot_read(store.store, "collection", error))
             return
         try:
-            small = store.small_files(read if self.of_manifests is None else None)
+            small = store.small_files()
         except OSError as error:
             self.problems.append(cannot_read(store.small_files_path, "collection", error))
             return
@@ -222,19 +190,12 @@ class _Walk:
         parent = str(folder.path)
         self.problems += missing.problems(folder.path)
         for replica in store.said.replicas:
-            name = names[replica.directory]
+            name = log_dir.replica_directory(replica.directory)
             if name:
-                self._collected_replica(parent, name, CollectedReplica(store, replica, missing.of(replica.directory)))
-                if replica.directory in read.captured:
-                    files = {} if small is None else small[replica.directory]
-                    self.small.kept |= {f"{parent}/{replica.directory}/{file}": content for file, content in files.items()}
-                    self._read_replica(store.listed(replica), parent, name, tuple(segments[replica.directory]))
-
-    def _collected_replica(self, parent: str, name: log_dir.ReplicaDirectory, found: CollectedReplica) -> None:
-        directory, others = found.said.directory, found.store.unread_of(found.said)
-        self._seen(parent, directory, (*found.said.files, *others))
-        if self.looks is not None:
-            self.looks.add_collected(parent, name, self.log_dirs.get(parent) or NO_FILES, found, others)
+                self._seen(parent, replica.directory, (*replica.files, *store.unread_of(replica)))
+                files = {} if small is None else small[replica.directory]
+                self.small.kept |= {f"{parent}/{replica.directory}/{file}": content for file, content in files.items()}
+                self._read_replica(store.listed(replica), parent, name, tuple(segments[replica.directory]))
 
     def _holds_a_replica(self, folder: Folder, *, is_top: bool) -> bool:
         """By its files; not if it is a log directory, whose stray files make no replica, but an empty folder among replicas is one."""
@@ -300,12 +261,7 @@ class _Walk:
     def _replica(self, folder: Folder, parent: str, name: log_dir.ReplicaDirectory) -> None:
         self._seen(parent, folder.path.name, folder.names)
         self.problems += folders_in(folder)
-        if self.looks is not None:
-            self.looks.add(folder, parent, name, self.log_dirs.get(parent) or NO_FILES)
-        if self._reads(name):
-            self._read_replica(folder, parent, name)
-        else:
-            list(segment_files(folder, [], self.texts.takes_segment))  # one of them may be text
+        self._read_replica(folder, parent, name)
 
     def _read_replica(
         self, folder: Folder, parent: str, name: log_dir.ReplicaDirectory, collected: tuple[SegmentFile, ...] | None = None

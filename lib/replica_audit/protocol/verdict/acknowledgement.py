@@ -67,11 +67,6 @@ class Acknowledgements:
         """Those that are about a cluster."""
         return replace(self, entries=tuple(one for one in self.entries if _matches(one.cluster, cluster_id)))
 
-    @property
-    def on_that_day(self) -> tuple[tuple[Acknowledgement, bool], ...]:
-        """The entries and whether each has expired: all that `decide` goes by."""
-        return tuple((entry, _has_expired(entry, self.on)) for entry in self.entries)
-
     def decide(self, finding: AckSubject) -> tuple[Acknowledgement, AckState] | None:
         """The first entry that covers the finding; else the first that is about it, and why it does not; None: none is about it."""
         first: tuple[Acknowledgement, AckState] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any
 
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
@@ -180,9 +180,8 @@ class Cluster:
 
     `label` is the end of its path, as short as it can be while no other cluster has the same. `verdicts` counts followers, worst first.
     `oldest_capture` is None if nothing of it was collected. `oldest_check` is when that collected segment was verified whose last check is
-    the longest ago, None if none is known; `never_checked` how many collected replicas have a segment that never was. `taken_over`:
-    partitions that have not changed, and have the rows of the run `taken_over_from`; `full_run_id` is the run that read every file last,
-    for the day `full_run_date`; None by an older version. `last_seen_run_id`: the run that read the cluster last; None: this one did.
+    the longest ago, None if none is known; `never_checked` how many collected replicas have a segment that never was.
+    `last_seen_run_id`: the run that read the cluster last; None: this one did.
     `missing_broker_ids`: brokers that an earlier run had and this one lacks.
     """
 
@@ -206,10 +205,6 @@ class Cluster:
     oldest_check: datetime | None = None
     records_unread: int = 0
     never_checked: int = 0
-    taken_over: int = 0
-    taken_over_from: str | None = None
-    full_run_id: str | None = None
-    full_run_date: date | None = None
     last_seen_run_id: str | None = None
     missing_broker_ids: tuple[int, ...] = ()
 

@@ -20,7 +20,6 @@ def checks(cluster: Cluster) -> Iterator[str]:
             f"records of {count(cluster.records_unread, 'follower')} not compared: the input does not hold them (collections and texts); "
             "the rest was, as with --compare content. To compare records, copy the segments; else leave --compare records out"
         )
-    yield from last_full_look(cluster)
 
 
 def _of_captures(oldest: OldestCapture) -> str:
@@ -45,12 +44,3 @@ def _of_crcs(oldest: datetime | None, never: int) -> str:
     if never:
         parts.append(f"of {count(never, 'replica')} not all segments were ever verified")
     return f"CRCs of collected segments: {'; '.join(parts)}"
-
-
-def last_full_look(cluster: Cluster) -> Iterator[str]:
-    """That partitions of a cluster were taken over from an earlier run; nothing where none was."""
-    if not cluster.taken_over:
-        return
-    kept = f"{count(cluster.taken_over, 'partition has', 'partitions have')} not changed since run {cluster.taken_over_from}"
-    rows = "keeps its rows" if cluster.taken_over == 1 else "keep their rows"
-    yield f"{kept} and {rows}; run {cluster.full_run_id} of {cluster.full_run_date} read every file last"

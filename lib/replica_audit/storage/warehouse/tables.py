@@ -7,8 +7,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from dataclasses import replace as with_values
 from functools import cached_property
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import spark_schema
 from replica_audit.errors import UsageError
-from replica_audit.rows import AUDIT_RUNS, TABLES, Table
+from replica_audit.rows import AUDIT_RUNS, FORMER_TABLES, TABLES, Table
 from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.encoding import with_columns_of
 from replica_audit.rows.outcomes import WrittenFile
@@ -36,21 +34,12 @@ from replica_audit.storage.warehouse.spark_tables import CatalogTables, SparkTab
 from replica_audit.storage.warehouse.transactions import TableCommit, Transactions, other_release
 from replica_audit.storage.warehouse.upgrades import CHANGE_FEED, upgrade
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowsAndFiles:
-    """Rows of a table that are partly in files already."""
-
-    rows: DataFrame
-    files: Sequence[WrittenFile]
-
-
-WrittenRows = DataFrame | Sequence[WrittenFile] | RowsAndFiles
+WrittenRows = DataFrame | Sequence[WrittenFile]
 _WRITERS = 4
 _TRIES = 30  # of a commit that other audits' commits come before
 _CREATED_IN_SECONDS = 30.0
 _GIVEN_UP_AFTER_SECONDS = 20.0  # less than that: what a killed process has begun is cleared away in time
-_BY_NAME = {table.name: table for table in TABLES}
+_BY_NAME = {table.name: table for table in (*TABLES, *FORMER_TABLES)}
 
 
 class DeltaWarehouse:
@@ -186,18 +175,13 @@ class DeltaWarehouse:
 
         Args:
             table: to write to.
-            rows: all of run `run_id`, with all of the table's columns, in any order; or the files that hold some or all of them, of a
-                table of `places_of_files`, if nothing is to be replaced.
+            rows: all of run `run_id`, with all of the table's columns, in any order; or the files that hold them, of a table of
+                `places_of_files`, if nothing is to be replaced.
             run_id: the run.
             replace: whether the run may have rows already, which are replaced; appending costs a fifth of it.
             fence: a number that grows with each commit of the run to the table: once Delta has seen one as high, nothing is written.
         """
-        names = [F.col(column.name) for column in table.columns]
-        written = rows
-        if isinstance(rows, DataFrame):
-            written = rows.select(names)
-        elif isinstance(rows, RowsAndFiles):
-            written = with_values(rows, rows=rows.rows.select(names))
+        written = rows.select([F.col(column.name) for column in table.columns]) if isinstance(rows, DataFrame) else rows
         for tries_left in reversed(range(_TRIES)):
             try:
                 self._write(table, written, TableCommit(run_id=run_id, fence=fence), replace=replace)
@@ -210,8 +194,7 @@ class DeltaWarehouse:
 
     def _write(self, table: Table, rows: WrittenRows, commit: TableCommit, *, replace: bool) -> None:
         if not isinstance(rows, DataFrame):
-            others, files = (rows.rows, rows.files) if isinstance(rows, RowsAndFiles) else (None, rows)
-            if not self._transactions.add(self.path(table), files, spark_schema(schema_of(table)), commit, others):
+            if not self._transactions.add(self.path(table), rows, spark_schema(schema_of(table)), commit):
                 raise UsageError(f"warehouse {self.location}: columns of table {table.name} changed meanwhile; give another --run-id")
             return
         if not self.in_catalog:

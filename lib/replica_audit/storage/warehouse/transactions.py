@@ -123,17 +123,14 @@ class Transactions:
         self._added(WrittenFile(table="", path="none", rows=0, size_bytes=0, modified_at_ms=0, statistics="{}"))  # this release can
         return is_plain and is_free and required <= set(columns.names) and _holds(metadata.schemaString(), columns.jsonValue())
 
-    def add(
-        self, path: str, files: Sequence[WrittenFile], columns: StructType, commit: TableCommit, others: DataFrame | None = None
-    ) -> bool:
-        """Let a table have files that were written into its directory, as `append` appends rows; and other rows in the same commit."""
+    def add(self, path: str, files: Sequence[WrittenFile], columns: StructType, commit: TableCommit) -> bool:
+        """Let a table have files that were written into its directory, as `append` appends rows."""
 
-        def added(transaction: Any) -> Any:
+        def added(_transaction: Any) -> Any:
             actions = self._java.java.util.ArrayList()
             for file in files:
                 actions.add(self._added(file))
-            made = self._java.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq()
-            return made if others is None else _written(others)(transaction).appendedAll(made)
+            return self._java.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq()
 
         return self._write(path, columns, added, commit, None)
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Times an audit that reads everything, and the one of the night after, of whose partitions 1 % have changed, in turn in one run.
+"""Times the first audit of a cluster and that of the night after, of whose partitions 1 % have changed, in turn in one run.
 
-.venv/bin/python benchmarks/incremental.py                         # 10,000 partitions
-.venv/bin/python benchmarks/incremental.py --partitions 100000
-.venv/bin/python benchmarks/incremental.py --segments 8           # of every log, as of a week with segment.ms of a day
-.venv/bin/python benchmarks/incremental.py --form raw
+.venv/bin/python benchmarks/second_night.py                       # 10,000 partitions
+.venv/bin/python benchmarks/second_night.py --partitions 100000
+.venv/bin/python benchmarks/second_night.py --changed 0            # the same cluster once more
+.venv/bin/python benchmarks/second_night.py --form raw
 
-The clusters are those of clusters.py: as `collect` writes them, each night into a folder of its own, every replica with another time; or
-the brokers' log directories, in which files change. What counts is the time of the processors, of whole processes: a machine that others
-use, too, tells the same.
+Both audits are full, so the second takes no longer than the first. The clusters are those of clusters.py: as `collect` writes them, each
+night into a folder of its own; or the brokers' log directories, in which files change. What counts is the time of the processors, of whole
+processes: a machine that others use, too, tells the same.
 """
 
 from __future__ import annotations
@@ -20,17 +20,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from audit import SUBREAPER, Cost, audit, cost, say, summary, told
 
 ROOT = Path(__file__).resolve().parents[1]
-_AT_REST_SECONDS = 3  # a file that was just written is read again
 
 
 def measure(partitions: int, segments: int, changed: float, rounds: int, form: str, work: Path) -> tuple[list[Cost], list[Cost]]:
-    """The costs of full and of incremental audits, in turn."""
+    """The costs of first and of second audits, in turn."""
     warehouse = work / "warehouse"
 
     def cluster(night: int) -> Path:
@@ -41,19 +39,18 @@ def measure(partitions: int, segments: int, changed: float, rounds: int, form: s
         if form == "raw" or not root.exists():
             command = [sys.executable, str(ROOT / "benchmarks" / "clusters.py"), "--output", str(root), *options]
             subprocess.run(command, check=True)  # noqa: S603
-            time.sleep(_AT_REST_SECONDS)
         return root
 
-    full, incremental = [], []
+    first, second = [], []
     for night in range(1, rounds + 1):
         before = cluster(0)
-        full.append(cost(lambda: audit(before, warehouse, "--full")))  # noqa: B023 - called at once
-        say(f"round {night}: full {told(full[-1])}; load {os.getloadavg()[0]:.1f}")
+        first.append(cost(lambda: audit(before, warehouse)))  # noqa: B023 - called at once
+        say(f"round {night}: first {told(first[-1])}; load {os.getloadavg()[0]:.1f}")
         after = cluster(night)
-        incremental.append(cost(lambda: audit(after, warehouse)))  # noqa: B023 - called at once
-        say(f"round {night}: incremental {told(incremental[-1])}; load {os.getloadavg()[0]:.1f}")
+        second.append(cost(lambda: audit(after, warehouse)))  # noqa: B023 - called at once
+        say(f"round {night}: second {told(second[-1])}; load {os.getloadavg()[0]:.1f}")
         shutil.rmtree(warehouse)
-    return full, incremental
+    return first, second
 
 
 def main() -> None:
@@ -68,13 +65,13 @@ def main() -> None:
     given = parser.parse_args()
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     with tempfile.TemporaryDirectory(dir=given.work) as work:
-        full, incremental = measure(given.partitions, given.segments, given.changed, given.rounds, given.form, Path(work))
+        first, second = measure(given.partitions, given.segments, given.changed, given.rounds, given.form, Path(work))
     say("seconds of the processors, and ratios: least / median / most")
-    say(summary(f"{given.partitions:>9,} partitions, full       ", [one.processors for one in full]))
-    say(summary(f"{given.partitions:>9,} partitions, incremental", [one.processors for one in incremental]))
-    pairs = list(zip(incremental, full, strict=True))
-    say(summary("incremental / full, processors", [one.processors / other.processors for one, other in pairs]))
-    say(summary("incremental / full, clock", [one.clock / other.clock for one, other in pairs]))
+    say(summary(f"{given.partitions:>9,} partitions, first ", [one.processors for one in first]))
+    say(summary(f"{given.partitions:>9,} partitions, second", [one.processors for one in second]))
+    pairs = list(zip(second, first, strict=True))
+    say(summary("second / first, processors", [one.processors / other.processors for one, other in pairs]))
+    say(summary("second / first, clock", [one.clock / other.clock for one, other in pairs]))
 
 
 if __name__ == "__main__":

@@ -1,1 +1,0 @@
-"""Tests of what an audit takes over from an earlier one."""
