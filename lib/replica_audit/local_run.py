@@ -29,7 +29,7 @@ from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.runs import NO_CLUSTER
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.sources import Root, discover
-from replica_audit.storage.inputs.whole_input import about_cluster, no_replicas, problems_of_brokers
+from replica_audit.storage.inputs.whole_input import about_cluster, problems_of_input
 from replica_audit.storage.warehouse.memory import MemoryTables
 from replica_audit.storage.warehouse.versions import versions
 from replica_audit.words import count
@@ -73,9 +73,8 @@ def triage(
     audits = {root.cluster_id: _audited(root, settings, acknowledged, progress, is_alone=len(found.roots) == 1) for root in found.roots}
     progress.end()
     is_readable = any(audit.replicas for audit in audits.values())
-    if not is_readable:
-        found.problems.append((None, no_replicas(inputs, settings.topics)))
-    found.problems += problems_of_brokers(found, {cluster: audit.facts for cluster, audit in audits.items()})
+    facts = {cluster: audit.facts for cluster, audit in audits.items()}
+    found.problems += problems_of_input(found, facts, inputs, settings.topics, has_replicas=is_readable)
     run_id = run_id or triage_id(started_at)
     tables = {table.name: _of_clusters(table, [audit.tables[table.name] for audit in audits.values()], run_id) for table in OF_PARTITIONS}
     errors = [pa.Table.from_pylist(found.problem_rows(), schema=schema_of(INPUT_ERRORS))]

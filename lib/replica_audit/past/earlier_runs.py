@@ -1,4 +1,4 @@
-"""Which earlier runs say what is open: of every topic of a cluster the latest run that looked at it."""
+"""The runs before a run, and which of them say what is open: of every topic of a cluster the latest run that looked at it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ class EarlierRun:
     later_topics: tuple[str, ...] = ()
 
 
+def runs_before(rows: Iterable[RunRow], run_id: str) -> list[RunRow]:
+    """Return the rows of `audit_runs` that count, oldest first, without those of a run itself."""
+    return sorted((row for row in rows if row.counts and row.run_id != run_id), key=attrgetter("started_at"))
+
+
 def earlier_runs(rows: Iterable[RunRow], run_id: str) -> tuple[EarlierRun, ...]:
     """The runs whose findings a run goes on from.
 
@@ -31,7 +36,7 @@ def earlier_runs(rows: Iterable[RunRow], run_id: str) -> tuple[EarlierRun, ...]:
     later: dict[str, list[str]] = {}
     seen_whole: set[str] = set()
     found = []
-    for row in sorted((row for row in rows if row.counts and row.run_id != run_id), key=attrgetter("started_at"), reverse=True):
+    for row in reversed(runs_before(rows, run_id)):
         if row.cluster_id in seen_whole:
             continue
         known, topics = later.setdefault(row.cluster_id, []), str(row.settings.get("topics") or "")

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import PurePath
 
+from replica_audit.past.earlier_runs import runs_before
 from replica_audit.past.run import RunRow
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements, AckState, AckSubject
 from replica_audit.protocol.verdict.confirmation import MissingCode
@@ -59,7 +59,7 @@ def missing_input(
         inputs: of this run, as given.
         places: absolute paths of the inputs.
     """
-    counting = sorted((row for row in rows if row.counts and row.run_id != run_id), key=attrgetter("started_at"))
+    counting = runs_before(rows, run_id)
     latest = {row.cluster_id: row for row in counting if row.cluster_id != NO_CLUSTER}
     here = {cluster.cluster_id: cluster for cluster in present}
     later_inputs = {row.run_id: (row.started_at, row.inputs or ()) for row in counting}

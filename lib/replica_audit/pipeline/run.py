@@ -56,7 +56,7 @@ from replica_audit.rows.runs import NO_CLUSTER
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.given_input import location
 from replica_audit.storage.inputs.sources import Found, Root, discover
-from replica_audit.storage.inputs.whole_input import about_cluster, no_replicas, problems_of_brokers
+from replica_audit.storage.inputs.whole_input import about_cluster, problems_of_input
 from replica_audit.storage.session import StageProgress, name_run, suit_size
 from replica_audit.storage.warehouse import faults
 from replica_audit.storage.warehouse.holds import Hold, take
@@ -131,8 +131,6 @@ class _Audit:
         listed = inventory(source_rows(self.spark, sources), settings.topics).persist(StorageLevel.MEMORY_AND_DISK)
         seen = Amounts.of(listed)
         self.has_replicas = bool(seen.replicas)
-        if not self.has_replicas:
-            self.found.problems.append((None, no_replicas(request.inputs, settings.topics)))
         copied = metadata_copies(listed) if seen.copies else {}
         logged = logged_versions(listed) if seen.versions else {}
         directories = log_directories(listed)
@@ -142,7 +140,8 @@ class _Audit:
             known = request.acknowledged.of_cluster(root.cluster_id)
             of_brokers = directories.get(root.cluster_id, ())
             self.facts[root.cluster_id] = cluster_facts(root.head, copies_of, settings, versions_of, now_ms, known, of_brokers)
-        self.found.problems += problems_of_brokers(self.found, self.facts)
+        of_input = problems_of_input(self.found, self.facts, request.inputs, settings.topics, has_replicas=self.has_replicas)
+        self.found.problems += of_input
         self.missing = self._missing_input()
 
         def told(is_there: int, topic: str, stage: Callable[..., DataFrame]) -> DataFrame | None:

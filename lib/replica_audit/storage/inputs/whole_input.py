@@ -11,8 +11,15 @@ from replica_audit.storage.inputs.sources import Found, Root
 from replica_audit.storage.inputs.two_copies import of_log_directories, of_shared_ids
 
 
-def problems_of_brokers(found: Found, facts: Mapping[str, ClusterFacts]) -> Iterator[tuple[str, Problem]]:
-    """For each cluster by its id: brokers that its metadata names and the input lacks, unless that is reported already, or has twice."""
+def problems_of_input(
+    found: Found, facts: Mapping[str, ClusterFacts], inputs: Sequence[str], topics: str, *, has_replicas: bool
+) -> Iterator[tuple[str | None, Problem]]:
+    """What is wrong with an input as a whole, each with its cluster's id, or None.
+
+    It holds no replica; or brokers that a cluster's metadata names are missing, unless that is reported already, or are there twice.
+    """
+    if not has_replicas:
+        yield None, _no_replicas(inputs, topics)
     reported = {cluster for cluster, problem in found.problems if problem.code == ONE_OF_SEVERAL}
     for root in found.roots:
         present = (broker.broker_id for broker in root.brokers)
@@ -36,7 +43,7 @@ def about_cluster(root: Root, facts: ClusterFacts) -> dict[str, object]:
     }
 
 
-def no_replicas(inputs: Sequence[str], topics: str) -> Problem:
+def _no_replicas(inputs: Sequence[str], topics: str) -> Problem:
     """That the inputs hold no replica of any topic, or of one that `topics`, a regular expression, matches."""
     chosen = f" of a topic that matches {topics!r}" if topics else ""
     return Problem(
