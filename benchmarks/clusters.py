@@ -33,7 +33,7 @@ sys.path.insert(0, str(ROOT / "lib"))
 
 from replica_audit.collect.rows_file import SmallFilesFile  # noqa: E402 - the package need not be installed
 from replica_audit.formats.collection import collection_manifest as manifests  # noqa: E402
-from replica_audit.formats.collection.collected_rows import OF_COLLECTING, ROWS  # noqa: E402
+from replica_audit.formats.collection.collected_rows import ROWS  # noqa: E402
 from replica_audit.formats.collection.collection_manifest import CapturedLogDir, CapturedReplica, Manifest  # noqa: E402
 from replica_audit.formats.segment.content_digest import WINDOW_BITS, digest  # noqa: E402
 
@@ -284,6 +284,7 @@ class _Broker:
 
     def _manifest(self, place: Path, small_bytes: int, small_crc32c: int) -> None:
         content = (place / manifests.SEGMENTS_FILE).read_bytes()
+        files = ("meta.properties", *OFFSETS_FILES)
         log_dir = CapturedLogDir(
             path=self.path,
             folder=place.name,
@@ -291,7 +292,8 @@ class _Broker:
             in_use=False,
             segments_bytes=len(content),
             segments_crc32c=crc32c.crc32c(content),
-            files=("meta.properties", *OFFSETS_FILES),
+            files=files,
+            file_digests={name: manifests.file_digest((place / name).read_bytes()) for name in files},
             replicas=tuple(self.captured),
             small_files_bytes=small_bytes,
             small_files_crc32c=small_crc32c,
@@ -384,8 +386,8 @@ def _rows(logs: Logs, names: list[str], batches: Batches) -> pa.Table:
         "problems": [[]] * size,
         "windows": pa.ListArray.from_arrays(pa.array(np.arange(size + 1), pa.int32()), windows),
         "producers": [{"spans": [], "gaps": [], "untold_batches": 0}] * size,
-        **dict.fromkeys(OF_COLLECTING, [None] * size),
     }
+    columns |= {name: [None] * size for name in ROWS.names if name not in columns}  # what the next collection asks, and there is no index
     made = [
         one.cast(ROWS.field(name).type) if isinstance(one, pa.Array) else pa.array(one, ROWS.field(name).type)
         for name, one in columns.items()
