@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from replica_audit.formats.segment.record_batch import LAST_OFFSET
 from replica_audit.model import EndMarker, PartitionMetadata, ScannedSegment, SegmentFile, StoredBatch, TransactionState
 from replica_audit.partition.findings.waiting_groups import GroupsAtStableOffset, groups_at
 from replica_audit.partition.known.cluster_facts import ClusterFacts
@@ -40,6 +41,16 @@ _NOT_COMPARED = (Verdict.UNREADABLE, Verdict.STALE_TOPIC_ID, Verdict.INCONCLUSIV
 _CUTS = (Verdict.COMMITTED_LOSS, Verdict.STALE_TAIL)  # a copy of another moment cannot explain what they cut
 
 
+class Ended(NamedTuple):
+    """The marker that ends a transaction: where it is, and what it says; None for what can no longer be read."""
+
+    offset: int | None
+    marker: EndMarker | None
+
+
+_NOT_READ = Ended(None, None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionsKnown:
     """What the rows are made of: the leader and the other replicas, their segments, and what groups and coordinators say."""
@@ -49,6 +60,10 @@ class TransactionsKnown:
     leadership: Leadership
     compared: Mapping[int, Loaded]
     replicas: Mapping[int, Replica]
+    _opened: dict[tuple[int, bool], tuple[OpenTransaction, ...] | None] = field(default_factory=dict)  # by broker, as the others
+    _open_producers: dict[int, frozenset[int]] = field(default_factory=dict)
+    _last_markers: dict[int, dict[int, int]] = field(default_factory=dict)
+    _ends: dict[tuple[int, bool], Mapping[int, Ended]] = field(default_factory=dict)
 
     def rows(self, verdicts: Sequence[ReplicaVerdict], cluster: ClusterFacts) -> tuple[OpenTransactionRow, ...] | None:
         """A row for each transaction that is open on the leader; None where that is not known.
@@ -65,7 +80,13 @@ class TransactionsKnown:
             return ()
         stable = last_stable_offset(opened, leader.log.log_start_offset, leader.log.log_end_offset)
         groups = groups_at(stable, leader, self.known.commits)
-        return tuple(self._row(one, leader, stable, groups, verdicts, cluster) for one in opened)
+        states: dict[int, list[TransactionState]] = {}
+        for state in self.known.transactions:
+            for producer_id in {state.producer_id, state.previous_producer_id, state.next_producer_id}:
+                states.setdefault(producer_id, []).append(state)
+        return tuple(
+            self._row(one, leader, stable, groups, verdicts, cluster, state_of(one, states.get(one.producer_id, ()))) for one in opened
+        )
 
     def _row(
         self,
@@ -75,8 +96,8 @@ class TransactionsKnown:
         groups: GroupsAtStableOffset,
         verdicts: Sequence[ReplicaVerdict],
         cluster: ClusterFacts,
+        state: TransactionState | None,
     ) -> OpenTransactionRow:
-        state = state_of(one, self.known.transactions)
         elsewhere = tuple(self._elsewhere(one, verdicts))
         why: HangsBecause | None = None
         if self.leadership.source != INFERRED and one.is_certain:
@@ -131,6 +152,12 @@ class TransactionsKnown:
 
     def opened(self, loaded: Loaded, *, may_have_holes: bool = False) -> tuple[OpenTransaction, ...] | None:
         """What is open at the end of a replica's log; None if that is not known. `may_have_holes`: its cleaner makes some of them."""
+        key = loaded.broker_id, may_have_holes
+        if key not in self._opened:
+            self._opened[key] = self._found_open(loaded, may_have_holes=may_have_holes)
+        return self._opened[key]
+
+    def _found_open(self, loaded: Loaded, *, may_have_holes: bool) -> tuple[OpenTransaction, ...] | None:
         if loaded.log is None or not loaded.has_whole_log or loaded.log.recovery_cut is not None:
             return None
         if loaded.log.missing and not may_have_holes:
@@ -146,10 +173,13 @@ class TransactionsKnown:
 
     def last_marker(self, loaded: Loaded, producer_id: int) -> int:
         """The last marker of a producer in a replica's log; -1 if there is none."""
-        scanned = self._scanned(loaded)
-        found = [scanned[file].segment.producers for file in loaded.files_in_log]
-        spans = [span for one in found if one for span in one.spans if span.producer_id == producer_id]
-        return max((span.last_marker_offset for span in spans), default=-1)
+        last = self._last_markers.get(loaded.broker_id)
+        if last is None:
+            last, scanned = self._last_markers.setdefault(loaded.broker_id, {}), self._scanned(loaded)
+            for found in (scanned[file].segment.producers for file in loaded.files_in_log):
+                for span in found.spans if found else ():
+                    last[span.producer_id] = max(last.get(span.producer_id, -1), span.last_marker_offset)
+        return last.get(producer_id, -1)
 
     def without_markers(self, verdicts: Sequence[ReplicaVerdict], *, simultaneous: bool) -> Iterator[MarkerMissing]:
         """Transactions that are open in a follower's log for good: they have ended in the leader's, below what the follower fetches next.
@@ -169,6 +199,7 @@ class TransactionsKnown:
         if still_open is None:
             return
         retention = DELETE_RETENTION_MS if self.metadata.delete_retention_ms is None else self.metadata.delete_retention_ms
+        goes_on = {one.producer_id: one.first_offset for one in still_open}
         for verdict in verdicts:
             follower = self.compared.get(verdict.follower_id)
             replica = self.replicas.get(verdict.follower_id)
@@ -178,16 +209,17 @@ class TransactionsKnown:
             if replica.alive is not False and not simultaneous and retention < LONGEST_COPY_MS:
                 continue
             end = follower.log.log_end_offset if verdict.truncation_offset is None else verdict.truncation_offset
-            for one in opened:
-                goes_on = any(other.producer_id == one.producer_id and other.first_offset <= one.last_offset for other in still_open)
-                if one.is_certain and not goes_on and self._ended_below(leader, one, end):
+            ended = [one for one in opened if one.is_certain and goes_on.get(one.producer_id, one.last_offset + 1) > one.last_offset]
+            marked = {one.producer_id: one.last_offset + 1 for one in ended if self.last_marker(leader, one.producer_id) > one.last_offset}
+            ends = _ends_of(leader, marked)
+            for one in ended:
+                if self._ended_below(leader, one, end, ends.get(one.producer_id, _NOT_READ) if one.producer_id in marked else None):
                     yield MarkerMissing(verdict.follower_id, one)
 
-    def _ended_below(self, leader: Loaded, opened: OpenTransaction, end: int) -> bool:
-        """Whether a transaction, which is not open in the leader's log, ended there below an offset, exclusive."""
-        if self.last_marker(leader, opened.producer_id) > opened.last_offset:
-            offset, _marker = _end(leader, opened.producer_id, opened.last_offset + 1)
-            return offset is not None and offset < end
+    def _ended_below(self, leader: Loaded, opened: OpenTransaction, end: int, ended: Ended | None) -> bool:
+        """Whether a transaction, which is not open in the leader's log, ended there below an offset, exclusive; `ended`: by a marker."""
+        if ended is not None:
+            return ended.offset is not None and ended.offset < end
         cleaned = self.replicas[leader.broker_id].cleaner_offset if leader.broker_id in self.replicas else None
         return opened.last_offset < end and cleaned is not None and cleaned <= end  # the leader's cleaner took its records and its marker
 
@@ -204,13 +236,15 @@ class TransactionsKnown:
             if follower is None or theirs is None or shared is None:
                 continue  # what its log tells is not known
             is_marked = self.last_marker(follower, opened.producer_id) > opened.first_offset
-            is_cleaned = not is_marked and all(one.producer_id != opened.producer_id for one in theirs)  # of an abort that was cut since
+            is_cleaned = not is_marked and opened.producer_id not in self._still_open(
+                follower.broker_id, theirs
+            )  # of an abort that was cut since
             if shared <= opened.first_offset or is_cleaned:
                 yield TransactionElsewhere(broker_id=verdict.follower_id, standing="not-there", marker_offset=None, is_removed=None)
             elif not is_marked:
                 yield TransactionElsewhere(broker_id=verdict.follower_id, standing="open", marker_offset=None, is_removed=None)
             else:
-                offset, marker = _end(follower, opened.producer_id, opened.first_offset + 1)
+                offset, marker = self._end_elsewhere(follower, opened.producer_id)
                 yield TransactionElsewhere(
                     broker_id=verdict.follower_id,
                     standing="finished",
@@ -218,6 +252,21 @@ class TransactionsKnown:
                     is_removed=cut is not None and offset is not None and offset >= cut,
                     outcome=None if marker is None else _COMMITTED if marker.is_commit else _ABORTED,
                 )
+
+    def _still_open(self, broker_id: int, opened: Sequence[OpenTransaction]) -> frozenset[int]:
+        """The producers whose transactions are open at the end of a replica's log."""
+        if broker_id not in self._open_producers:
+            self._open_producers[broker_id] = frozenset(one.producer_id for one in opened)
+        return self._open_producers[broker_id]
+
+    def _end_elsewhere(self, follower: Loaded, producer_id: int) -> Ended:
+        """What ends in a follower's log the transaction of a producer that is open in the leader's: of all producers in one pass."""
+        key = follower.broker_id, False
+        if key not in self._ends:
+            opened = self.opened(self.compared[self.leadership.leader_id]) or ()
+            marked = (one for one in opened if self.last_marker(follower, one.producer_id) > one.first_offset)
+            self._ends[key] = _ends_of(follower, {one.producer_id: one.first_offset + 1 for one in marked})
+        return self._ends[key].get(producer_id, _NOT_READ)
 
     def _by_batches(self, follower_id: int) -> tuple[int | None, int | None]:
         """Up to where a follower agrees with the leader, and where the two hold other epochs, by their batches alone."""
@@ -233,8 +282,13 @@ class TransactionsKnown:
 
     def _last_coordinator_epoch(self, leader: Loaded, producer_id: int) -> int | None:
         """The coordinator epoch of a producer's last marker in the leader's log; -1 if it has none, None if that cannot be read."""
-        offset = self.last_marker(leader, producer_id)
-        marker = _end(leader, producer_id, offset)[1] if offset >= 0 else EndMarker(is_commit=False, coordinator_epoch=-1)
+        if self.last_marker(leader, producer_id) < 0:
+            return -1
+        key = leader.broker_id, True
+        if key not in self._ends:
+            last = {one.producer_id: self.last_marker(leader, one.producer_id) for one in self.opened(leader) or ()}
+            self._ends[key] = _ends_of(leader, {producer: offset for producer, offset in last.items() if offset >= 0})
+        marker = self._ends[key].get(producer_id, _NOT_READ).marker
         return None if marker is None else marker.coordinator_epoch
 
 
@@ -250,14 +304,17 @@ def hanging_of(rows: Sequence[OpenTransactionRow]) -> tuple[OpenTransactionRow, 
     return tuple(row for row in rows if row.hangs_because)
 
 
-def _end(loaded: Loaded, producer_id: int, offset: int) -> tuple[int | None, EndMarker | None]:
-    """The first marker of a producer from an offset on: where it is, and what it says; None for what can no longer be read."""
+def _ends_of(loaded: Loaded, wanted: Mapping[int, int]) -> dict[int, Ended]:
+    """By producer the first of its markers from an offset on; those that can no longer be read are left out."""
+    found: dict[int, Ended] = {}
     try:
-        for item in loaded.stored_from(offset):
-            if not isinstance(item, StoredBatch) or not item.header.is_control or item.header.base_offset < offset:
+        for item in loaded.stored_from(min(wanted.values())) if wanted else ():
+            if not isinstance(item, StoredBatch) or not item.header.is_control or item.header.producer_id in found:
                 continue
-            if item.header.producer_id == producer_id:
-                return item.header.base_offset, item.marker() if item.marker else None
+            if item.header.base_offset >= wanted.get(item.header.producer_id, LAST_OFFSET):
+                found[item.header.producer_id] = Ended(item.header.base_offset, item.marker() if item.marker else None)
+                if len(found) == len(wanted):
+                    break
     except UnreadBatchesError:
         pass
-    return None, None
+    return found

@@ -27,6 +27,7 @@ from replica_audit.protocol.epochs.replica_log import LoadedLog
 _FEW = 1_000  # batches that are read again of a log where windows cannot tell: some 10 ms
 _MANY = 100_000  # the same where nothing but the batches can tell whether the logs agree
 # in the place of a batch that could not be read again
+_SPANS = 16  # that are compared: each is looked up in both logs, and a log whose epochs alternate has thousands
 _UNREAD = BatchHeader(-1, 0, 0, 0, 0, -1, None, -1, 0, None, "none", False, False, -1, -1, -1)
 
 
@@ -83,14 +84,17 @@ def compare(comparison: Comparison, leader: Loaded, follower: Loaded, *, every_r
 def found_again(comparison: Comparison, leader: Loaded, follower: Loaded) -> tuple[Span, ...]:
     """Of what the follower's files lose and the leader holds by its epochs, what no batch tells to be other records.
 
-    In a log that is compacted equal epochs are all that tells. Without epochs nothing counts but what was compared whole.
+    In a log that is compacted equal epochs are all that tells. Without epochs nothing counts but what was compared whole. Of very many
+    spans the first are compared: behind them, too, equal epochs are all that tells.
     """
     by_epochs = comparison.held_by_epochs
     if comparison.context.compacted:
         return tuple(span for span in by_epochs if span.leader_epoch >= 0)
     kept, logs = [], (comparison.leader.log, comparison.follower.log)
-    for span in by_epochs:
-        differs_at, whole = _walked(leader, follower, compare_windows(*logs, span.first_offset, span.end_offset), logs)
+    for number, span in enumerate(by_epochs):
+        differs_at, whole = None, False
+        if number < _SPANS:
+            differs_at, whole = _walked(leader, follower, compare_windows(*logs, span.first_offset, span.end_offset), logs)
         end = span.end_offset if differs_at is None else differs_at
         if span.first_offset < end and (whole or span.leader_epoch >= 0):
             kept.append(span._replace(end_offset=end))

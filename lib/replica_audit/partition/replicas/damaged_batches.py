@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
+from operator import itemgetter
 
+from replica_audit.formats.segment.record_batch import LAST_OFFSET
 from replica_audit.formats.segment.segment_problems import NO_BATCH, WRONG_CRC
 from replica_audit.formats.segment.segment_scan import TAILS
-from replica_audit.model import BatchRun, Problem, SegmentFile, StoredBatch, StoredDamage
+from replica_audit.model import BatchHeader, BatchRun, Problem, SegmentFile, StoredBatch, StoredDamage
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.partition.replicas.replica_problems import EMPTIED
@@ -85,13 +88,14 @@ def _remedy(row: DamagedBatch, held_by: Mapping[int, Collection[int]], leader_id
 
 def _of_replica(one: Loaded, others: Sequence[Loaded], leader_id: int, *, is_alive: bool, compacted: bool) -> Iterator[DamagedBatch]:
     try:
-        for damaged in (*_wrong_crcs(one), *_unframed(one, is_alive=is_alive)):
-            weighed = weigh(damaged, _of_its_epoch(one, damaged, _copies(others, damaged.first_offset)))
-            if not _is_nothing(damaged, weighed) and not (damaged.overlaps and _is_sound(damaged, others)):
+        copies, elsewhere = Copies(others), Copies(others)
+        for damaged in chain(_wrong_crcs(one), _unframed(one, is_alive=is_alive)):
+            weighed = weigh(damaged, _of_its_epoch(one, damaged, copies.at(damaged.first_offset)))
+            if not _is_nothing(damaged, weighed) and not (damaged.overlaps and _is_sound(damaged, elsewhere)):
                 yield _row(one, damaged, weighed, leader_id)
         if not compacted and not one.files.cleaner_offset:
-            for damaged, copies in (*_moved(one, others), *_other_epochs(one, others)):
-                yield _row(one, damaged, weigh(damaged, copies), leader_id)
+            for damaged, good in chain(_moved(one, others), _other_epochs(one, others)):
+                yield _row(one, damaged, weigh(damaged, good), leader_id)
     except UnreadBatchesError:
         return  # told with the input problems
 
@@ -112,17 +116,20 @@ def _is_nothing(damaged: DamagedBatchFound, weighed: Weighed) -> bool:
     return not weighed.good and (damaged.cut_by_recovery or damaged.stored is None)
 
 
-def _is_sound(damaged: DamagedBatchFound, others: Sequence[Loaded]) -> bool:
+def _is_sound(damaged: DamagedBatchFound, others: Copies) -> bool:
     """Whether a batch that overlaps the one before it is where it is on other replicas: then the one before is wrong."""
     stored = damaged.stored
-    return stored is not None and any(stored_header(copy.header) == stored for copy in _copies(others, stored.base_offset))
+    return stored is not None and any(stored_header(copy.header) == stored for copy in others.at(stored.base_offset))
 
 
 def _wrong_crcs(one: Loaded) -> Iterator[DamagedBatchFound]:
     """The batches that the scan found not to match their CRC, looked at again."""
     cut = one.log.recovery_cut if one.log else None
-    for file, run in [(file, run) for file, runs in one.scanned.items() for run in runs if not run.intact]:
-        for batch in _batches(one, run.first_offset, run.last_offset, file):
+    for file, runs in one.scanned.items():
+        wrong = _wrong_offsets(runs)
+        for batch in _batches(one, wrong[0][0], wrong[-1][1], file) if wrong else ():
+            if not _touches(wrong, batch.header):
+                continue
             computed = batch.read().computed_crc if batch.read else None
             if computed != batch.header.crc and batch.header.position >= 0:
                 yield DamagedBatchFound(
@@ -136,6 +143,23 @@ def _wrong_crcs(one: Loaded) -> Iterator[DamagedBatchFound]:
                     computed_crc=computed,
                     cut_by_recovery=cut is not None and batch.header.base_offset >= cut,
                 )
+
+
+def _wrong_offsets(runs: Sequence[BatchRun]) -> list[tuple[int, int]]:
+    """The offsets (first, last) of runs that do not match their CRCs, ascending and apart."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted((run.first_offset, run.last_offset) for run in runs if not run.intact):
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(last, found[-1][1])
+        else:
+            found.append((first, last))
+    return found
+
+
+def _touches(offsets: Sequence[tuple[int, int]], header: BatchHeader) -> bool:
+    """Whether a batch holds any of some offsets, as of `_wrong_offsets`."""
+    place = bisect_right(offsets, header.last_offset, key=itemgetter(0))
+    return place > 0 and offsets[place - 1][1] >= header.base_offset
 
 
 def _unframed(one: Loaded, *, is_alive: bool) -> Iterator[DamagedBatchFound]:
@@ -183,22 +207,26 @@ def _stop(one: Loaded, file: SegmentFile, problem: Problem, last: int | None) ->
 
 def _moved(one: Loaded, others: Sequence[Loaded]) -> Iterator[tuple[DamagedBatchFound, list[Copy]]]:
     """Batches behind a gap that stand elsewhere on other replicas: their base offset changed."""
-    for file, place, run in _after(one):
-        if place >= run.first_offset:
-            continue
-        batch = next(iter(_batches(one, run.first_offset, run.first_offset, file)), None)
-        copies = [copy for copy in _copies(others, place) if batch and same_but_for_place(batch.header, copy.header)]
-        if batch is not None and copies:
-            yield _outside_crc(one, DamageKind.BASE_OFFSET, batch, copies[0]), copies
-
-
-def _after(one: Loaded) -> Iterator[tuple[SegmentFile, int, BatchRun]]:
-    """Each run with the offset that it should begin with: where the one before it ends, or the segment begins."""
+    held = Copies(others)
     for file, runs in one.scanned.items():
-        place = file.base_offset
-        for run in runs:
-            yield file, place, run
-            place = run.last_offset + 1
+        gaps = _behind_gaps(file, runs)
+        for number, batch in enumerate(_batches(one, 0, LAST_OFFSET, file) if gaps else ()):
+            place, first = gaps.get(number, (0, -1))
+            if batch.header.base_offset != first:
+                continue
+            copies = [copy for copy in held.at(place) if same_but_for_place(batch.header, copy.header)]
+            if copies:
+                yield _outside_crc(one, DamageKind.BASE_OFFSET, batch, copies[0]), copies
+
+
+def _behind_gaps(file: SegmentFile, runs: Sequence[BatchRun]) -> dict[int, tuple[int, int]]:
+    """The batches that stand behind a gap, by their number in the file: the offset that each should begin with, and the one that it has."""
+    found, number, place = {}, 0, file.base_offset
+    for run in runs:
+        if place < run.first_offset:
+            found[number] = place, run.first_offset
+        number, place = number + run.batch_count, run.last_offset + 1
+    return found
 
 
 def _other_epochs(one: Loaded, others: Sequence[Loaded]) -> Iterator[tuple[DamagedBatchFound, list[Copy]]]:
@@ -208,13 +236,14 @@ def _other_epochs(one: Loaded, others: Sequence[Loaded]) -> Iterator[tuple[Damag
     """
     own, told = _spans(one), set[int]()
     for other in others:
+        batches, held = LogCursor(one), Copies(others)
         if other.log is None or (one.log and other.log.runs == one.log.runs):
             continue
         for piece in epoch_pieces(own, _spans(other)):
             if not (is_impossible(piece) or is_between_equals(piece)):
                 continue
-            for batch in islice(_batches(one, piece.first_offset, piece.end_offset - 1), MOST):
-                copies = [copy for copy in _copies(others, batch.header.base_offset) if same_but_for_place(batch.header, copy.header)]
+            for batch in islice(batches.between(piece.first_offset, piece.end_offset - 1), MOST):
+                copies = [copy for copy in held.at(batch.header.base_offset) if same_but_for_place(batch.header, copy.header)]
                 good = [copy for copy in copies if copy.header.leader_epoch == piece.other]
                 if batch.header.base_offset not in told and _proves(piece, copies) and good:
                     told.add(batch.header.base_offset)
@@ -239,14 +268,10 @@ def _outside_crc(one: Loaded, kind: DamageKind, batch: StoredBatch, copy: Copy) 
     )
 
 
-def _runs(one: Loaded) -> list[BatchRun]:
-    return [run for runs in one.scanned.values() for run in runs]
-
-
 def _spans(one: Loaded) -> list[tuple[int, int, int]]:
     """The log as (first, end, epoch), neighbours of one epoch as one."""
     found: list[tuple[int, int, int]] = []
-    for run in ascending(_runs(one)):
+    for run in ascending([run for runs in one.scanned.values() for run in runs]):
         if found and found[-1][1] == run.first_offset and found[-1][2] == run.leader_epoch:
             found[-1] = (found[-1][0], run.last_offset + 1, run.leader_epoch)
         else:
@@ -265,25 +290,66 @@ def _batches(one: Loaded, first: int, last: int, file: SegmentFile | None = None
             yield item
 
 
-def _copies(others: Sequence[Loaded], offset: int) -> list[Copy]:
-    """The other replicas' batches that begin at an offset and pass their CRC, by broker."""
-    return [copy for other in sorted(others, key=lambda one: one.broker_id) if (copy := _copy(other, offset)) is not None]
+class LogCursor:
+    """The batches of a replica by offset. Asked in ascending order, it reads each once."""
+
+    def __init__(self, one: Loaded) -> None:
+        self._one, self._bases = one, [file.base_offset for file in one.files_in_log]
+        self._items: Iterator[StoredBatch | StoredDamage] = iter(())
+        self._item: StoredBatch | None = None
+        self._place, self._offset = -1, -1
+
+    def at(self, offset: int) -> StoredBatch | None:
+        """The first batch that reaches an offset, in the segment that holds the offset or behind it. Its file is open until the next call.
+
+        Raises:
+            UnreadBatchesError: it can no longer be read.
+        """
+        place = max(bisect_right(self._bases, offset) - 1, 0)
+        if place != self._place or offset < self._offset:
+            self._place, self._offset = place, offset
+            self._items, self._item = self._one.stored_from(offset), None
+            self._go_on()
+        self._offset = offset
+        while self._item is not None and self._item.header.last_offset < offset:
+            self._go_on()
+        return self._item
+
+    def _go_on(self) -> None:
+        self._item = next((item for item in self._items if isinstance(item, StoredBatch)), None)
+
+    def between(self, first: int, last: int) -> Iterator[StoredBatch]:
+        """The batches that hold any of these offsets."""
+        batch = self.at(first)
+        while batch is not None and batch.header.base_offset <= last:
+            if batch.header.last_offset >= first:
+                yield batch
+            if batch.header.last_offset > last:
+                return  # it may hold what is asked for next
+            self._go_on()
+            batch = self._item
 
 
-def _copy(other: Loaded, offset: int) -> Copy | None:
-    run = next((run for run in _runs(other) if run.first_offset <= offset <= run.last_offset), None)
-    if run is None or not run.intact:
-        return None
-    found = _batches(other, offset, offset)  # as long as it is there, its file is open
-    try:
-        batch = next(found, None)
-        if batch is None or batch.header.position < 0 or batch.header.base_offset != offset:
+class Copies:
+    """The batches of other replicas, by offset, that pass their CRC. Asked in ascending order, each of their logs is read once."""
+
+    def __init__(self, others: Sequence[Loaded]) -> None:
+        self._cursors = {one.broker_id: LogCursor(one) for one in sorted(others, key=lambda one: one.broker_id)}
+
+    def at(self, offset: int) -> list[Copy]:
+        """Those that begin at an offset, by broker."""
+        return [copy for broker in self._cursors if (copy := self._of(broker, offset)) is not None]
+
+    def _of(self, broker: int, offset: int) -> Copy | None:
+        try:
+            batch = self._cursors[broker].at(offset)
+            if batch is None or batch.header.position < 0 or batch.header.base_offset != offset or batch.header.crc_valid is False:
+                return None
+            if batch.read is not None and batch.read().computed_crc != batch.header.crc:
+                return None
+        except UnreadBatchesError:
             return None
-        if batch.read is not None and batch.read().computed_crc != batch.header.crc:
-            return None
-    except UnreadBatchesError:
-        return None
-    return Copy(other.broker_id, batch.path, batch.header)
+        return Copy(broker, batch.path, batch.header)
 
 
 def _row(one: Loaded, damaged: DamagedBatchFound, weighed: Weighed, leader_id: int) -> DamagedBatch:

@@ -159,7 +159,7 @@ def epoch_pieces(own: Sequence[tuple[int, int, int]], other: Sequence[tuple[int,
     while left < len(own) and right < len(other):
         first, end = max(own[left][0], other[right][0]), min(own[left][1], other[right][1])
         if first < end and own[left][2] != other[right][2]:
-            around = [_around(spans, first, end) for spans in (own, other)]
+            around = [_around(spans, at, first, end) for spans, at in ((own, left), (other, right))]
             found.append(EpochPiece(first, end, own[left][2], other[right][2], *around[0], *around[1]))
         if own[left][1] <= other[right][1]:
             left += 1
@@ -168,9 +168,11 @@ def epoch_pieces(own: Sequence[tuple[int, int, int]], other: Sequence[tuple[int,
     return found
 
 
-def _around(spans: Sequence[tuple[int, int, int]], first: int, end: int) -> tuple[int | None, int | None]:
-    before = next((epoch for begin, stop, epoch in spans if begin <= first - 1 < stop), None)
-    return before, next((epoch for begin, stop, epoch in spans if begin <= end < stop), None)
+def _around(spans: Sequence[tuple[int, int, int]], at: int, first: int, end: int) -> tuple[int | None, int | None]:
+    """The epochs right before `first` and at `end`, which lie in the span at a place, or in its neighbours."""
+    near = spans[max(at - 1, 0) : at + 2]
+    before = next((epoch for begin, stop, epoch in near if begin <= first - 1 < stop), None)
+    return before, next((epoch for begin, stop, epoch in near if begin <= end < stop), None)
 
 
 def votes(copies: Sequence[Copy], epoch: int) -> int:

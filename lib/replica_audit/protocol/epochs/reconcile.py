@@ -80,7 +80,7 @@ def reconcile(
     for run in log.runs:
         if run.leader_epoch >= 0:
             by_batches.setdefault(run.leader_epoch, run.first_offset)
-    effective = dict(in_effect)
+    effective, of_leader, of_batches = dict(in_effect), dict(leader or ()), epochs_from_runs(log.runs)
     ends = {entry.epoch: following.start_offset for entry, following in pairwise(in_effect)}
     if in_effect:
         ends[in_effect[-1].epoch] = max(log.log_end_offset, in_effect[-1].start_offset)
@@ -92,8 +92,9 @@ def reconcile(
         if checkpoint is None:
             difference = EpochDifference.NOT_COLLECTED
         elif claimed != held:
-            difference = _why(log, claimed, held, epoch in effective, max(cleaned_until, log.log_end_offset if compacted else 0))
-        elif leader is not None and start < cleaned_until and dict(leader).get(epoch) not in (start, None):
+            until = max(cleaned_until, log.log_end_offset if compacted else 0)
+            difference = _why(log, of_batches, claimed, held, epoch in effective, until)
+        elif start < cleaned_until and of_leader.get(epoch) not in (start, None):
             difference = EpochDifference.REFETCHED_COMPACTED_RANGE
         else:
             difference = None
@@ -101,11 +102,13 @@ def reconcile(
     return tuple(rows)
 
 
-def _why(log: LoadedLog, claimed: int | None, held: int | None, in_effect: bool, cleaned_until: int) -> EpochDifference:
+def _why(
+    log: LoadedLog, of_batches: EpochTable, claimed: int | None, held: int | None, in_effect: bool, cleaned_until: int
+) -> EpochDifference:
     if claimed is None:
         if in_effect:
             return EpochDifference.LEGAL_LAG  # recovery learns it from the batches
-        return EpochDifference.LOG_START if _ends_below_log_start(log, held or 0) else EpochDifference.CORRUPT
+        return EpochDifference.LOG_START if _ends_below_log_start(log, of_batches, held or 0) else EpochDifference.CORRUPT
     if claimed >= log.log_end_offset:
         return EpochDifference.TRIVIAL_EPOCH if claimed == log.log_end_offset else EpochDifference.LEGAL_LAG
     if claimed < cleaned_until and (held is None or held > claimed):
@@ -115,6 +118,5 @@ def _why(log: LoadedLog, claimed: int | None, held: int | None, in_effect: bool,
     return EpochDifference.CORRUPT
 
 
-def _ends_below_log_start(log: LoadedLog, held: int) -> bool:
-    table = epochs_from_runs(log.runs)
-    return held < log.log_start_offset and epoch_for_offset(table, held) != epoch_for_offset(table, log.log_start_offset)
+def _ends_below_log_start(log: LoadedLog, of_batches: EpochTable, held: int) -> bool:
+    return held < log.log_start_offset and epoch_for_offset(of_batches, held) != epoch_for_offset(of_batches, log.log_start_offset)
