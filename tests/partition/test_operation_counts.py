@@ -60,7 +60,7 @@ def pair(root: Path, logs: Logs, epochs: tuple[list[tuple[int, int]], list[tuple
 
 def growth(folder: Path, made: Callable[[Path, int], object]) -> float:
     """How steps grow with the second doubling of a log, against the first one."""
-    counts = []
+    counts: list[int] = []
     for length in (LENGTHS[-1] + 2, *LENGTHS):  # the first time modules are imported; answers are remembered, of the last logs
         made(folder / f"{len(counts)}", length)
         counts.append(steps(folder / f"{len(counts)}"))
