@@ -46,6 +46,10 @@ class Settings(BaseModel):
         description="of partitions that are proven healthy, findings stores verdicts and logs; all also stores, epoch by epoch and rule by "
         "rule, that nothing is cut",
     )
+    follow_links: bool = Field(
+        default=False,
+        description="follow links that lead out of the inputs: whoever could make them chooses which files of this machine are read",
+    )
     simultaneous_copies: bool = Field(default=False, description="all brokers were copied at one instant (a storage snapshot)")
     server_logs_after_copy: bool = Field(
         default=False, description="the server.log files show what brokers did after they were copied, not before"

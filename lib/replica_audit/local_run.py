@@ -66,7 +66,7 @@ def triage(
         UsageError: the inputs contradict each other, or nothing in them can be audited.
     """
     progress, started_at = Progress(tell), datetime.now(UTC)
-    found = discover(inputs, metadata)
+    found = discover(inputs, metadata, follow_links=settings.follow_links)
     refuse_useless(found)
     brokers = sum(len(root.brokers) for root in found.roots)
     progress.say(f"found {count(brokers, 'broker folder')} in {count(len(found.roots), 'cluster')}", brokers=brokers)
@@ -116,7 +116,9 @@ def triage_id(at: datetime) -> str:
     return f"triage-{at:%Y%m%dT%H%M%SZ}"
 
 
-def amounts_to_read(inputs: Sequence[str], topics: str, *, metadata: Path | None = None) -> tuple[dict[str, BytesToRead], list[Problem]]:
+def amounts_to_read(
+    inputs: Sequence[str], settings: Settings, *, metadata: Path | None = None
+) -> tuple[dict[str, BytesToRead], list[Problem]]:
     """How much there is to read of each cluster, as of `listing.listed_amounts`, and what of the inputs is not counted.
 
     The rest as of `triage`.
@@ -124,9 +126,9 @@ def amounts_to_read(inputs: Sequence[str], topics: str, *, metadata: Path | None
     Raises:
         UsageError: the inputs contradict each other, or nothing in them can be audited.
     """
-    found = discover(inputs, metadata)
+    found = discover(inputs, metadata, follow_links=settings.follow_links)
     refuse_useless(found)
-    listed = {root.cluster_id: listed_amounts(root.sources(), topics) for root in found.roots}
+    listed = {root.cluster_id: listed_amounts(root.sources(), settings.topics) for root in found.roots}
     return listed, found.unread_inputs
 
 

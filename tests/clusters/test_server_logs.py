@@ -17,7 +17,8 @@ from tests.support import in_process
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "tests" / "data" / "sample"
 SHARED = ROOT.parent / "shared" / "clusters"
-AFTER_COPY = Settings(server_logs_after_copy=True)
+AFTER_COPY = Settings(server_logs_after_copy=True, follow_links=True)
+BEFORE_COPY = Settings(follow_links=True)
 Row = dict[str, Any]
 
 
@@ -47,7 +48,7 @@ def test_real_brokers_did_as_the_rule_says(logs: Path, tmp_path: Path) -> None:
     before = in_process.audit(_with_logs(tmp_path / "before", logs.parent / "before", logs), settings=AFTER_COPY)
     cut = [row for row in before["replica_verdicts"] if row["truncation_offset"] is not None]
     assert [row["observed_truncation_offset"] for row in cut] == [row["truncation_offset"] for row in cut]
-    after = in_process.audit(_with_logs(tmp_path / "after", logs.parent / "after", logs))
+    after = in_process.audit(_with_logs(tmp_path / "after", logs.parent / "after", logs), settings=BEFORE_COPY)
     assert not [
         row["reason"] for row in (*before["replica_verdicts"], *after["replica_verdicts"]) if row["verdict"] == "truncated_otherwise"
     ]
@@ -66,7 +67,7 @@ def test_lines_of_committed_records_that_were_removed_are_true(logs: Path, tmp_p
         )
         assert row["truncation_offset"] < row["end_offset"]
         assert verdict["removed_below_high_watermark"] > 0
-    after = in_process.audit(_with_logs(tmp_path / "after", logs.parent / "after", logs))
+    after = in_process.audit(_with_logs(tmp_path / "after", logs.parent / "after", logs), settings=BEFORE_COPY)
     keys = ("topic", "partition", "broker_id", "kind", "truncation_offset", "end_offset", "line")
     seen = [[[row[key] for key in keys] for row in tables["logged_incidents"]] for tables in (before, after)]
     assert seen[0] == seen[1]

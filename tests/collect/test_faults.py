@@ -34,8 +34,8 @@ def audited(spoil: Callable[[Path], object]) -> tuple[Audited, Path, Path]:
             path.chmod(0o755)
         spoil(root / "broker-1" / "data-0")
         to.mkdir()
-        for name in ("broker-2", "cluster-metadata.json"):
-            (to / name).symlink_to(root / name)
+        shutil.copytree(root / "broker-2", to / "broker-2")
+        shutil.copy(root / "cluster-metadata.json", to)
 
         def both() -> Audited:
             result = collect(CollectRequest(output=to, log_dirs=(root / "broker-1" / "data-0",), broker_id=1), quietly)

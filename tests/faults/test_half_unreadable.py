@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from replica_audit import cli
+from replica_audit.config import Settings
 from tests.formats.rights import as_nobody, open_to_all
 from tests.support import in_process
 
@@ -80,13 +81,13 @@ def triaged(folder: Path, root: Path) -> tuple[int, dict[str, Any]]:
     out = folder / "written" / "triage.json"
 
     def run() -> int:
-        return cli.main(["triage", "--input", str(root), "--json", str(out)])
+        return cli.main(["triage", "--input", str(root), "--follow-links", "--json", str(out)])
 
     return as_nobody(run), json.loads(out.read_text(encoding="utf-8"))
 
 
 def verdicts(root: Path, without: set[Partition]) -> Counter[tuple[Any, ...]]:
-    rows = as_nobody(lambda: in_process.audit(root, anew=True)["replica_verdicts"])
+    rows = as_nobody(lambda: in_process.audit(root, settings=Settings(follow_links=True), anew=True)["replica_verdicts"])
     known = [row for row in rows if (row["topic"], row["partition"]) not in without]
     return Counter((row["topic"], row["partition"], row["follower_id"], row["verdict"]) for row in known)
 

@@ -25,7 +25,7 @@ from tests.support.in_process import Row
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "tests" / "data" / "sample"
 SHARED = ROOT.parent / "shared" / "clusters"
-ASKED = Settings(what_if_leaders=True)
+ASKED = Settings(what_if_leaders=True, follow_links=True)
 OTHER_TOPIC_ID = "zzzzzzzzQF-e2A5xW3-mBQ"  # sorts behind kafka_files.TOPIC_ID
 
 # where every cut is complete, so that what a follower has and its leader has not is lost: from KIP-279 on, with the brokers' own tables

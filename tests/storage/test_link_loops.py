@@ -67,13 +67,17 @@ def test_a_log_directory_that_two_links_lead_to_is_read_once_and_where_it_lies(t
     assert problems[0].detail == f"a link to a folder that is already read as {folder / 'kafka-logs-2026'}"
 
 
-def test_links_to_folders_elsewhere_are_followed_in_silence(tmp_path: Path):
-    """The usual way to put brokers side by side."""
+def test_links_to_folders_elsewhere_are_followed_only_if_that_is_asked_for(tmp_path: Path):
+    """A way to put brokers side by side, and one to have any folder of the machine read."""
     for broker_id in (1, 2):
         broker(tmp_path / "elsewhere" / f"disk-{broker_id}", broker_id)
         (tmp_path / "input").mkdir(exist_ok=True)
         (tmp_path / "input" / f"broker-{broker_id}").symlink_to(tmp_path / "elsewhere" / f"disk-{broker_id}")
-    found = discover([str(tmp_path / "input")])
+    refused = discover([str(tmp_path / "input")])
+    links = [(None, str(tmp_path / "input" / f"broker-{broker_id}"), "link-outside") for broker_id in (1, 2)]
+    told = sorted((cluster, one.path, one.code) for cluster, one in refused.problems if one.kind == "directory")
+    assert (refused.roots, told) == ([], links)
+    found = discover([str(tmp_path / "input")], follow_links=True)
     assert [[one.broker_id for one in root.brokers] for root in found.roots] == [[1, 2]]
     assert found.problems == []
     for one in found.roots[0].brokers:

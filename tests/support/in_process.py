@@ -38,7 +38,7 @@ def audit_cluster(
 
 
 def _audited(root: Path, cluster: ClusterFacts | None, settings: Settings, metadata: bool) -> local.ClusterAudit:
-    (cluster_root,) = discover([str(root)]).roots
+    (cluster_root,) = discover([str(root)], follow_links=settings.follow_links).roots
     sources = [source for source in cluster_root.sources() if metadata or source[3] != "metadata"]
     return local.audit_cluster(sources, cluster_root.head if metadata else None, settings, facts=cluster)
 

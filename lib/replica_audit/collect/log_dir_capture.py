@@ -34,6 +34,8 @@ from replica_audit.collect.segment_reading import LiveSegmentReader
 from replica_audit.collect.segment_rows import SegmentRows
 from replica_audit.collect.taking_over import TakingOver
 from replica_audit.errors import InputError
+from replica_audit.files.locations import entries
+from replica_audit.files.opened import open_descriptor, open_folder
 from replica_audit.formats.collection.collection_manifest import (
     SEGMENTS_FILE,
     SMALL_FILES_FILE,
@@ -97,7 +99,7 @@ class LogDirCapture:
         """
         self._was_clean = file_identity(self.path / log_dir.CLEAN_SHUTDOWN)
         self.is_in_use = is_locked(self.path / LOCK)
-        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = open_folder(self.path)
         try:
             found, unread = read_small_files(fd, (log_dir.META_PROPERTIES, *log_dir.OFFSET_CHECKPOINTS))
         finally:
@@ -214,7 +216,8 @@ class LogDirCapture:
         source, target = self.path / directory, self.folder / directory
         self._output.make_folder(target)  # also where it has no segment
         try:
-            names = sorted(path.name for path in source.iterdir())
+            with entries(source) as listed:
+                names = sorted(entry.name for entry in listed)
         except OSError as error:
             reason = Unread(path=str(source), kind="directory", reason=error.strerror or str(error))
             self.unread[directory] += [reason] if reason not in self.unread[directory] else []  # as its segments
@@ -222,7 +225,7 @@ class LogDirCapture:
         for name in names:
             if name in _BESIDE_METADATA or (name.endswith(".checkpoint") and log_dir.is_beside_a_segment(name)):
                 try:
-                    fd = os.open(source / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+                    fd = open_descriptor(source / name)
                     with LiveFile(fd, os.fstat(fd).st_size, self._pace) as file:
                         if file.size > _LARGEST_LOG:
                             raise TooLargeError(_LARGEST_LOG)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from replica_audit.collect.request import CollectRequest
 from replica_audit.errors import InputError, MetadataError, UsageError
+from replica_audit.files.opened import confine, release
 from replica_audit.formats.collection.collection_manifest import Unread
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
@@ -29,7 +30,7 @@ class Origin:
 
 
 def origin_of(request: CollectRequest) -> Origin:
-    """Find out whose files the request names.
+    """Find out whose files the request names. From here on no link is followed out of the log directories, unless told otherwise.
 
     Raises:
         UsageError: a directory is none, or none can be read; they are of several brokers, or nothing says of which.
@@ -47,6 +48,7 @@ def origin_of(request: CollectRequest) -> Origin:
             unread.append(cannot_list(path, error))
     if not paths:
         raise UsageError(f"no log directory can be read: {'; '.join(f'{one.path}: {one.reason}' for one in unread)}")
+    (release if request.follow_links else confine)(paths)
     for path in paths:
         _refuse_parent(path)
     broker_id, cluster_id = _identity(request, paths, said)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from replica_audit.collect.file_identity import FileIdentity
+from replica_audit.files.locations import opened
 from replica_audit.formats.collection.broker_folder import CollectedLogDir
 from replica_audit.formats.collection.collected_rows import (
     ROWS,
@@ -57,7 +58,7 @@ class PreviousRows:
             OSError: they cannot be read, or (ForgedError) are not those that were collected.
         """
         self._log_dir = log_dir
-        self._stream = log_dir.store.open("rb")
+        self._stream = opened(log_dir.store)
         try:
             before = os.fstat(self._stream.fileno())
             problem = log_dir.problem_of_rows()

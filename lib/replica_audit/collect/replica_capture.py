@@ -11,7 +11,6 @@ its batches), but has no excuse for one that is newer: entries that the batches 
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,9 +20,10 @@ from typing import NamedTuple
 
 from replica_audit.collect.file_identity import ReadCause
 from replica_audit.collect.rows_file import Spool
-from replica_audit.collect.segment_capture import ChangedError, Listed, NotAFileError, Read
+from replica_audit.collect.segment_capture import ChangedError, Listed, Read
 from replica_audit.collect.segment_rows import SegmentRows
 from replica_audit.errors import CheckpointError
+from replica_audit.files.opened import LinkOutsideError, NotAFileError, open_folder, open_in
 from replica_audit.formats.collection.collection_manifest import Unread
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
@@ -144,8 +144,8 @@ class ReplicaReader:
             except (FileNotFoundError, ChangedError):
                 self._forget(made, name)
                 missed.add(name)
-            except NotAFileError:
-                made.unread.append(Unread(path=str(path / name), kind="segment", reason="is not a regular file"))
+            except (NotAFileError, LinkOutsideError) as error:
+                made.unread.append(Unread(path=str(path / name), kind="segment", reason=str(error.strerror)))
         return missed
 
     def _read_one(self, made: ReplicaCapture, listed: Listed, *, is_copied: bool) -> None:
@@ -184,7 +184,7 @@ class ReplicaReader:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = open_folder(path)
     try:
         yield fd
     finally:
@@ -227,13 +227,9 @@ def read_small_files(fd: int, names: tuple[str, ...]) -> tuple[dict[str, bytes],
     found, unread = {}, {}
     for name in names:
         try:
-            file = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=fd)
-            with os.fdopen(file, "rb") as stream:
-                if not stat.S_ISREG(os.fstat(file).st_mode):
-                    unread[name] = "is not a regular file"
-                    continue
+            with os.fdopen(open_in(fd, name), "rb") as stream:
                 limit = limit_of(name)
-                content = stream.read(limit + 1) if os.fstat(file).st_size <= limit else None
+                content = stream.read(limit + 1) if os.fstat(stream.fileno()).st_size <= limit else None
                 if content is None or len(content) > limit:
                     raise TooLargeError(limit)
                 found[name] = content

@@ -16,7 +16,7 @@ class CollectRequest:
     `topics` is a regular expression for whole names, empty for all; `group_offsets_limit` how many bytes of `__consumer_offsets` and
     `__transaction_state` may be copied. `since` is an earlier collection to take over from, or the folder that holds it;
     `verify_within_s` how many seconds the CRCs of a segment that is taken over may be unverified, `time_limit_s` how long the run may last
-    before it leaves what is due to the next one.
+    before it leaves what is due to the next one. `follow_links`: also out of the log directories.
     """
 
     output: Path
@@ -32,6 +32,7 @@ class CollectRequest:
     since: Path | None = None
     verify_within_s: int | None = None
     time_limit_s: int | None = None
+    follow_links: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

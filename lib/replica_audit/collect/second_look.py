@@ -8,7 +8,6 @@ behind that, or, where a new segment was begun, its own; not more than some, for
 from __future__ import annotations
 
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +15,8 @@ import crc32c
 
 from replica_audit.collect.pace import Pace
 from replica_audit.collect.replica_capture import SMALL_FILES, ReplicaCapture, now_ms, only_grew, read_small_files
-from replica_audit.collect.segment_capture import FLAGS
 from replica_audit.errors import CheckpointError, SegmentError
+from replica_audit.files.opened import open_folder, open_in
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.segment.record_batch import HEADER_UP_TO_MAGIC, V2_HEADER, decode_header
@@ -72,7 +71,7 @@ def look_again(path: Path, inode: int, captured: CapturedEnd, log_start_checkpoi
         None where the directory is another, the log no longer holds the end of the capture, or something of it cannot be read.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = open_folder(path)
     except OSError:
         return None
     try:
@@ -113,12 +112,12 @@ def _table(fd: int) -> bytes | None:
 def _holds(fd: int, captured: CapturedEnd) -> bool:
     """Whether the log still holds the bytes that the capture ended with."""
     try:
-        file = os.open(captured.name, FLAGS, dir_fd=fd)
+        file = open_in(fd, captured.name)
     except FileNotFoundError:
         return False
     try:
         status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode) or status.st_ino != captured.inode or status.st_size < captured.end:
+        if status.st_ino != captured.inode or status.st_size < captured.end:
             return False
         tail = os.pread(file, captured.tail_bytes, captured.end - captured.tail_bytes)
         return len(tail) == captured.tail_bytes and crc32c.crc32c(tail) == captured.tail_crc32c
@@ -128,7 +127,7 @@ def _holds(fd: int, captured: CapturedEnd) -> bool:
 
 def _end_behind(fd: int, name: str, position: int, next_offset: int, pace: Pace) -> int:
     """The end of the log behind a byte of its newest segment, as far as whole batches follow it."""
-    file = os.open(name, FLAGS, dir_fd=fd)
+    file = open_in(fd, name)
     try:
         size = os.fstat(file).st_size
         for _ in range(_MOST_BATCHES):

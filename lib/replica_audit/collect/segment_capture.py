@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from replica_audit.collect.live_file import LiveFile
 from replica_audit.collect.output import abandon, writing
 from replica_audit.collect.pace import Pace
 from replica_audit.collect.segment_reading import LiveSegmentReader
+from replica_audit.files.opened import LinkOutsideError, NotAFileError, open_in
 from replica_audit.formats.segment.batch_index import BatchIndexWriter
 from replica_audit.formats.segment.segment_fold import Scan
 from replica_audit.formats.segment.segment_problems import Scanned, scanned
@@ -22,15 +22,11 @@ from replica_audit.model import SegmentFile
 _PAUSES = (0.05, 0.2, 0.5)
 TAIL_BYTES = 1 << 12
 _CHUNK = 1 << 20
-FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe under a segment's name must not hold everything up
+FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW  # of what a collection holds
 
 
 class ChangedError(Exception):
     """The file is no longer the one that was listed."""
-
-
-class NotAFileError(Exception):
-    """It is neither a file nor a link to one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +58,7 @@ class Read:
         if self.failed:
             return True
         try:
-            fd = os.open(name, FLAGS, dir_fd=directory)
+            fd = open_in(directory, name)
         except OSError:
             return False
         try:
@@ -105,7 +101,7 @@ class SegmentCapture:
         Raises:
             FileNotFoundError: it is gone.
             ChangedError: it is another file now.
-            NotAFileError: it is not a file.
+            NotAFileError, LinkOutsideError: as of `open_in`.
             OutputError: the index or the copy cannot be written.
         """
         for pause in (*_PAUSES, None):
@@ -118,15 +114,13 @@ class SegmentCapture:
     def _attempt(self, listed: Listed, index: Path | None, copy: Path | None) -> tuple[Read, Scanned, bool]:
         began_ns = time.time_ns()
         try:
-            fd = os.open(listed.name, FLAGS, dir_fd=listed.directory)
-        except FileNotFoundError:
+            fd = open_in(listed.directory, listed.name)
+        except (FileNotFoundError, NotAFileError, LinkOutsideError):
             raise
         except OSError as error:
             return *self._failed(listed, error), True
         with LiveFile(fd, 0, self._pace, is_hot=listed.is_newest, is_sequential=self._reader.verify_crc or copy is not None) as file:
             status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
-                raise NotAFileError
             if status.st_ino != listed.status.st_ino:
                 raise ChangedError
             # one that was made longer in advance becomes shorter when it is rolled

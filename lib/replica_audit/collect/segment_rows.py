@@ -58,7 +58,7 @@ class SegmentRows:
         """Make the row of one segment of a replica directory, which is copied whole or indexed.
 
         Raises:
-            FileNotFoundError, ChangedError, NotAFileError, OutputError: as `SegmentCapture.capture`.
+            FileNotFoundError, ChangedError, NotAFileError, LinkOutsideError, OutputError: as `SegmentCapture.capture`.
         """
         self._output.check_room()
         index = self._index_of(directory, listed.name) if self._has_index and not is_copied else None

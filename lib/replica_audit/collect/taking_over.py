@@ -16,7 +16,8 @@ from replica_audit.collect.pace import Pace
 from replica_audit.collect.previous_rows import PreviousRows, PreviousSegment
 from replica_audit.collect.rows_file import content_of_row
 from replica_audit.collect.scrub import Scrub
-from replica_audit.collect.segment_capture import FLAGS, TAIL_BYTES, Listed, Read
+from replica_audit.collect.segment_capture import TAIL_BYTES, Listed, Read
+from replica_audit.files.opened import open_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,7 @@ class TakingOver:
         if cause := difference(before.identity, before.size_bytes, listed.status):
             return cause
         try:
-            fd = os.open(listed.name, FLAGS, dir_fd=listed.directory)
+            fd = open_in(listed.directory, listed.name)
         except FileNotFoundError:
             raise
         except OSError:

@@ -69,8 +69,11 @@ def _check(given: argparse.Namespace, *, thorough: bool = False) -> None:
 
 def _refuse(given: argparse.Namespace, *, thorough: bool) -> None:
     is_set = any(option.setting in vars(given) for option in COMMAND.options if option.setting)
+    follow_links = False
     if given.config or is_set or any(name.startswith("REPLICA_AUDIT__") for name in os.environ):
-        webhook_address(settings_of(given).webhook_url_file)  # takes long to import
+        settings = settings_of(given)  # takes long to import
+        webhook_address(settings.webhook_url_file)
+        follow_links = settings.follow_links
     if given.acknowledged:
         acknowledged_of(given, given.run_date or datetime.now(UTC).date())
     if given.run_id is not None and not _RUN_ID.fullmatch(given.run_id):
@@ -86,13 +89,13 @@ def _refuse(given: argparse.Namespace, *, thorough: bool) -> None:
         )
     from replica_audit.storage.inputs.first_look import look
 
-    look(given.input or [str(SAMPLE)], given.cluster_metadata, thorough=thorough)
+    look(given.input or [str(SAMPLE)], given.cluster_metadata, follow_links=follow_links, thorough=thorough)
 
 
 def _audit(given: argparse.Namespace) -> int:
     _check(given, thorough=not given.cost)
     if given.cost:
-        return show_cost(given.input or [str(SAMPLE)], given.cluster_metadata, settings_of(given).topics)
+        return show_cost(given.input or [str(SAMPLE)], given.cluster_metadata, settings_of(given))
     given.run_id = given.run_id or _new_run_id()
     given.run_date = given.run_date or datetime.now(UTC).date()
     name_run(given.run_id)

@@ -69,6 +69,13 @@ RULES = (
         arguments={"metavar": "WHAT"},
     ),
     Option(
+        flag="--follow-links",
+        setting="follow_links",
+        help="follow links that lead out of an --input, which are otherwise reported and not read: whoever could write there then chooses "
+        "which files of this machine are read",
+        arguments={"action": "store_true"},
+    ),
+    Option(
         flag="--fail-on",
         setting="fail_on",
         help="lowest severity that makes the exit code 1: critical, error or warning (default: error)",

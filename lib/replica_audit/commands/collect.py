@@ -85,6 +85,7 @@ def _collect(given: argparse.Namespace) -> int:
         since=given.since.expanduser() if given.since is not None else None,
         verify_within_s=given.verify_within,
         time_limit_s=given.time_limit,
+        follow_links=given.follow_links,
     )
     if given.progress is not None:
         refuse_file_inside("--progress", given.progress, origin_of(request).log_dirs)
@@ -248,6 +249,12 @@ COMMAND = Command(
             help="copy the records of __consumer_offsets and __transaction_state up to this many bytes in all, which show the groups "
             "that are affected and how transactions ended; 0 for none (default: 2G)",
             arguments={"type": _size, "default": 2 << 30, "metavar": "SIZE"},
+        ),
+        Option(
+            flag="--follow-links",
+            help="follow links that lead out of a log directory, which are otherwise reported and not read: whoever could write there then "
+            "chooses which files of this machine are copied",
+            arguments={"action": "store_true"},
         ),
         Option(
             flag="--broker-id",

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from replica_audit.commands.command import Option, show
+
+if TYPE_CHECKING:
+    from replica_audit.config import Settings
 
 COST = Option(
     flag="--cost",
@@ -15,7 +19,7 @@ COST = Option(
 )
 
 
-def show_cost(inputs: Sequence[str], metadata: Path | None, topics: str) -> int:
+def show_cost(inputs: Sequence[str], metadata: Path | None, settings: Settings) -> int:
     """Print the cost of every cluster, and of all; the exit code is 0, or 3 where an input is not counted.
 
     Raises:
@@ -25,7 +29,7 @@ def show_cost(inputs: Sequence[str], metadata: Path | None, topics: str) -> int:
     from replica_audit.report.facts.cost import Amount
     from replica_audit.report.text.cost_text import render
 
-    listed, problems = amounts_to_read(inputs, topics, metadata=metadata)
+    listed, problems = amounts_to_read(inputs, settings, metadata=metadata)
     not_counted = [f"{one.path}: {one.detail}. Remedy: {one.remedy}" for one in problems]
     show(render([Amount(name=cluster, **asdict(amounts)) for cluster, amounts in listed.items()], not_counted))
     return 3 if problems else 0

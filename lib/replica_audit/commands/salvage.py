@@ -79,6 +79,7 @@ def _asked(given: argparse.Namespace) -> tuple[PastRun, SalvageRequest]:
         asked_for=tuple(given.replay_also or ()),
         metadata=given.cluster_metadata,
         gone=frozenset(given.gone or ()),
+        follow_links=given.follow_links,
         protected=() if "://" in given.warehouse else (Path(given.warehouse).expanduser(),),
     )
     return run, request
@@ -150,6 +151,11 @@ COMMAND = Command(
         ),
         REPLAY_ALSO,
         GONE,
+        Option(
+            flag="--follow-links",
+            help="follow links that lead out of an --input, as of audit --follow-links (default: as the run did)",
+            arguments={"action": "store_true"},
+        ),
         Option(
             flag="--local",
             help="run in this process: no Spark, no Java. Starts at once; good for up to a few GB of segments",

@@ -66,7 +66,7 @@ def _triage(given: argparse.Namespace) -> int:
     settings = settings_of(given)
     known = acknowledged_of(given, datetime.now(UTC).date())
     if given.cost:
-        return show_cost(given.input or [str(SAMPLE)], given.cluster_metadata, settings.topics)
+        return show_cost(given.input or [str(SAMPLE)], given.cluster_metadata, settings)
     from replica_audit.local_run import triage_id
     from replica_audit.report.facts.question import parse_partition
     from replica_audit.salvage.output import refuse_input

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from replica_audit.engine.arrow import frame_of, spark_schema
+from replica_audit.engine.arrow import frame_of, map_files, spark_schema
 from replica_audit.engine.spreading import spread
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.formats.shapes import COMMITS, INVENTORY, SEGMENTS, TRANSACTIONS
@@ -74,7 +74,7 @@ def inventory(sources: DataFrame, topics: str = "") -> DataFrame:
         show who reads and writes the others: `is_audited` is then false.
     """
     listing = partial(list_source, topics=topics)
-    return sources.mapInArrow(map_rows(listing, INVENTORY, refuse_with_problem, weight), spark_schema(INVENTORY))
+    return map_files(sources, map_rows(listing, INVENTORY, refuse_with_problem, weight), INVENTORY)
 
 
 def metadata_copies(inventory: DataFrame) -> dict[str, list[MetadataCopy]]:
@@ -132,7 +132,7 @@ def _scanned_on_brokers(replicas: DataFrame) -> DataFrame:
     is_collected = F.col("replica.scans").isNotNull()
     places = replicas.where(is_collected).select("cluster_id", "broker_id", "replica.scans", "replica.log_dir", "replica.directory")
     # the replicas of a broker's folder come from one task, so each file of scans is read by one
-    return places.mapInArrow(collected_scans, spark_schema(SEGMENTS))
+    return map_files(places, collected_scans, SEGMENTS)
 
 
 def _scanned_here(replicas: DataFrame, tasks: int, total_bytes: int, mode: CompareMode) -> DataFrame:
@@ -145,7 +145,7 @@ def _scanned_here(replicas: DataFrame, tasks: int, total_bytes: int, mode: Compa
         F.col("replica.directory").alias("directory"),
         F.explode("replica.segments").alias("file"),
     )
-    return spread(files, tasks, total_bytes).mapInArrow(partial(scan_segments, mode=mode), spark_schema(SEGMENTS))
+    return map_files(spread(files, tasks, total_bytes), partial(scan_segments, mode=mode), SEGMENTS)
 
 
 def gather(inventory: DataFrame, segments: DataFrame) -> DataFrame:
@@ -198,7 +198,7 @@ def commits(gathered: DataFrame, clusters: Mapping[str, ClusterFacts]) -> DataFr
         Rows of the shape COMMITS: either `commit`, with the topic and partition that it is about, or `problem` is not null.
     """
     of_groups = gathered.where(F.col("topic") == F.lit(GROUP_OFFSETS_TOPIC))
-    return of_groups.mapInArrow(map_rows(partial(list_commits, clusters=clusters), COMMITS, refuse_with_problem), spark_schema(COMMITS))
+    return map_files(of_groups, map_rows(partial(list_commits, clusters=clusters), COMMITS, refuse_with_problem), COMMITS)
 
 
 def with_commits(gathered: DataFrame, found: DataFrame | None) -> DataFrame:
@@ -220,7 +220,7 @@ def transactions(gathered: DataFrame, clusters: Mapping[str, ClusterFacts]) -> D
     """
     of_coordinators = gathered.where(F.col("topic") == F.lit(TRANSACTIONS_TOPIC))
     listed = map_rows(partial(list_transactions, clusters=clusters), TRANSACTIONS, refuse_with_problem)
-    return of_coordinators.mapInArrow(listed, spark_schema(TRANSACTIONS))
+    return map_files(of_coordinators, listed, TRANSACTIONS)
 
 
 def with_transactions(gathered: DataFrame, found: DataFrame | None) -> DataFrame:
@@ -255,7 +255,7 @@ def judge(gathered: DataFrame, clusters: dict[str, ClusterFacts]) -> DataFrame:
     Returns:
         One row per partition of the shape AUDITED: cluster_id and, for each table, an array of its rows without the run's keys.
     """
-    return gathered.mapInArrow(mapped(partial(_judge, clusters=clusters), encoded_audits), spark_schema(AUDITED))
+    return map_files(gathered, mapped(partial(_judge, clusters=clusters), encoded_audits), AUDITED)
 
 
 def judge_into_files(gathered: DataFrame, clusters: dict[str, ClusterFacts], files: OpenFiles) -> DataFrame:
@@ -269,7 +269,7 @@ def judge_into_files(gathered: DataFrame, clusters: dict[str, ClusterFacts], fil
     Returns:
         Rows of the shape OUTCOMES: one for each partition, and one for each file.
     """
-    return gathered.mapInArrow(partial(_judged_into_files, clusters=clusters, files=files), spark_schema(OUTCOMES))
+    return map_files(gathered, partial(_judged_into_files, clusters=clusters, files=files), OUTCOMES)
 
 
 def _judged_into_files(batches: Iterator[pa.RecordBatch], clusters: dict[str, ClusterFacts], files: OpenFiles) -> Iterator[pa.RecordBatch]:

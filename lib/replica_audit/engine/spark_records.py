@@ -7,7 +7,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from replica_audit.engine.arrow import spark_schema
+from replica_audit.engine.arrow import map_files, spark_schema
 from replica_audit.engine.spreading import spread
 from replica_audit.formats.shapes import KEYS_OF_PARTITION, RECORDS, WANTED
 from replica_audit.partition.known.cluster_facts import ClusterFacts
@@ -25,9 +25,9 @@ def with_keys(gathered: DataFrame, clusters: dict[str, ClusterFacts], tasks: int
         tasks: over how many the segments are spread.
         total_bytes: the size of all segments, the others among them.
     """
-    wanted = gathered.mapInArrow(map_rows(partial(list_wanted, clusters=clusters), WANTED), spark_schema(WANTED))
+    wanted = map_files(gathered, map_rows(partial(list_wanted, clusters=clusters), WANTED), WANTED)
     files = wanted.where(F.col("file").isNotNull())
-    records = spread(files, tasks, total_bytes).mapInArrow(read_wanted, spark_schema(RECORDS))
+    records = map_files(spread(files, tasks, total_bytes), read_wanted, RECORDS)
     pairs = wanted.where(F.col("pairs").isNotNull()).withColumn("bucket", F.explode(F.sequence(F.lit(0), F.col("buckets") - 1)))
     by_key = (*KEYS, "bucket")
     compared = records.groupBy(*by_key).cogroup(pairs.groupBy(*by_key)).applyInArrow(compared_bucket, spark_schema(KEYS_OF_PARTITION))

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from replica_audit.engine.arrow import frame_of, spark_schema
+from replica_audit.engine.arrow import frame_of, map_files
 from replica_audit.errors import OutputError
 from replica_audit.model.salvage import ReplayOutcome, ReplayUnit, SalvageUnit, UnitOutcome
 from replica_audit.stages.salvage import OUTCOME, UNIT, salvaged
@@ -44,7 +44,7 @@ def _mapped(spark: SparkSession, units: Sequence[str], work: Callable[[Batches],
     if not units:
         return []
     frame = frame_of(spark, [(unit,) for unit in units], _UNIT).repartition(min(len(units), _MOST_TASKS))
-    rows = frame.mapInArrow(work, spark_schema(_OUTCOME)).collect()
+    rows = map_files(frame, work, _OUTCOME).collect()
     failed = next((row["error"] for row in rows if row["error"]), None)
     if failed is not None:
         raise OutputError(failed)

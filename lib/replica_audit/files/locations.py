@@ -46,11 +46,6 @@ def opened(path: Path, buffering: int = -1) -> BinaryIO:
     return open_file(path, buffering)
 
 
-def random_access(path: Path) -> AbstractContextManager[Path | IO[bytes]]:
-    """A file for a library that opens paths of this machine itself: such a path as it is, an object opened."""
-    return path.open("rb") if isinstance(path, StoredPath) else nullcontext(path)
-
-
 def real_path(path: Path) -> str:
     """A path without symbolic links, of which a store has none."""
     return str(path) if isinstance(path, StoredPath) else os.path.realpath(path)

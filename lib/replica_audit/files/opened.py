@@ -35,11 +35,11 @@ class LinkOutsideError(OSError):
     """A link that leads out of the folder that was given."""
 
     code = LINK_OUTSIDE
-    remedy = "copy what it leads to in its place; or give --follow-links if whoever could write here may show you every file of the machine"
+    remedy = "copy what it leads to in its place; or give --follow-links, if nobody could write here who should not read what it leads to"
 
     def __init__(self, path: str, root: str) -> None:
         """`path` leads out of `root`."""
-        super().__init__(errno.ELOOP, f"a link leads out of {root}: it is not followed", path)
+        super().__init__(errno.ELOOP, f"a link leads out of {root}: not followed without --follow-links", path)
 
 
 _roots: dict[str, str] = {}  # folders as they were given, and by their real paths, each with its real path
@@ -78,10 +78,25 @@ def root_of(path: str) -> tuple[str, str] | None:
 def leads_outside(path: str) -> LinkOutsideError | None:
     """The error of a path, links in which lead out of the confined folder that it lies in by its name; None if they do not.
 
-    For what is listed; what is opened the functions below ask themselves.
+    For names that are listed: the functions below ask what they have opened.
     """
     root = root_of(path)
     return LinkOutsideError(path, root[0]) if root is not None and not _is_within(os.path.realpath(path), root[1]) else None
+
+
+def status(path: Path) -> os.stat_result:
+    """What `Path.stat` tells, but nothing of what a link out of its confined folder leads to.
+
+    Raises:
+        LinkOutsideError: it is such a link.
+        OSError: it cannot be looked at.
+    """
+    found = path.lstat()
+    if not stat.S_ISLNK(found.st_mode):
+        return found
+    if (error := leads_outside(os.fspath(path))) is not None:
+        raise error
+    return path.stat()
 
 
 def open_descriptor(path: str | Path) -> int:
@@ -103,18 +118,17 @@ def open_descriptor(path: str | Path) -> int:
     return _checked(descriptor, text, root)
 
 
-def open_in(folder: int, name: str, path: str | Path) -> int:
-    """Open an ordinary file by its name in an open folder, as `open_descriptor` does; `path` is where it is, for errors."""
-    text = os.fspath(path)
+def open_in(folder: int, name: str) -> int:
+    """Open an ordinary file by its name in a folder of `open_folder`, as `open_descriptor` does."""
     try:
         descriptor = os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=folder)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            return open_descriptor(path)
+            return open_descriptor(f"{_real_path_of(folder, '')}/{name}")
         if error.errno == errno.ENXIO:
-            raise NotAFileError(text) from None
+            raise NotAFileError(name) from None
         raise
-    return _checked(descriptor, text, root_of(text))
+    return _checked(descriptor, name, None)  # it lies where the folder does
 
 
 def open_folder(path: str | Path) -> int:

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from replica_audit.files.locations import opened
+
 _GZIP = b"\x1f\x8b"
 _MARKS = {codecs.BOM_UTF8: "", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}  # "": nothing to convert
 _CHUNK = 1 << 16
@@ -26,7 +28,7 @@ def open_text(path: Path) -> BinaryIO:
     Raises:
         OSError: the file cannot be read.
     """
-    plain = path.open("rb")
+    plain = opened(path)
     try:
         head = plain.read(3)
         plain.seek(0)

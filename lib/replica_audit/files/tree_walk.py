@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from replica_audit.files.locations import StoredEntry, entries, real_path
+from replica_audit.files.opened import leads_outside
 from replica_audit.files.read_ahead import WalkedTree, walked
 from replica_audit.model import CANNOT_READ, Problem
 
@@ -40,15 +41,25 @@ def walk(
     Args:
         top: where to begin.
         report: takes what cannot be read or is left out: folders without permission, names that are not UTF-8, hidden folders, links to
-            folders that are read already.
+            folders that are read already, links out of the input that the caller does not open.
         enters: whether the folders of a folder are walked, too.
         begins: whether the caller opens a file of this name before it asks for the next folder.
     """
     with walked(top, begins) as tree:
-        yield from _walk(top, report, enters, tree)
+        for folder, linked in _walk(top, report, enters, tree):
+            _report_outside(folder, linked, begins, report)
+            yield folder
 
 
-def _walk(top: Path, report: Callable[[Problem], None], enters: Callable[[Folder], bool], tree: WalkedTree | None) -> Iterator[Folder]:
+def _report_outside(folder: Folder, linked: frozenset[str], begins: Callable[[str], bool], report: Callable[[Problem], None]) -> None:
+    for name in sorted(linked.intersection(folder.files)):
+        if not begins(name) and (error := leads_outside(str(folder.path / name))) is not None:
+            report(cannot_read(folder.path / name, "file", error))
+
+
+def _walk(
+    top: Path, report: Callable[[Problem], None], enters: Callable[[Folder], bool], tree: WalkedTree | None
+) -> Iterator[tuple[Folder, frozenset[str]]]:
     read: dict[str, Path] = {}  # by where they really are
     waiting, links = [(top, real_path(top))], deque[Path]()
     while waiting or links:
@@ -60,7 +71,7 @@ def _walk(top: Path, report: Callable[[Problem], None], enters: Callable[[Folder
         if tree is not None:
             tree.approach(path)
         folder, linked = _listed(path, report, tree)
-        yield folder
+        yield folder, linked
         below = [name for name in folder.folders if _is_entered(path, name, report)] if enters(folder) else []
         links.extend(path / name for name in below if name in linked)
         waiting += [(path / name, os.path.join(real, name)) for name in reversed(below) if name not in linked]  # noqa: PTH118

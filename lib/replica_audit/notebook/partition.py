@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from html import escape
@@ -29,7 +30,7 @@ from replica_audit.rows.arrow import schema_of
 from replica_audit.storage.inputs.replica_files import replica_files
 
 _CURRENT = "current"
-_INPUTS = pa.schema([schema_of(AUDIT_RUNS).field("inputs")])
+_INPUTS = pa.schema([schema_of(AUDIT_RUNS).field(name) for name in ("inputs", "config")])
 
 
 class Partition:
@@ -184,10 +185,12 @@ class Partition:
         log = logs.iloc[0]
         segments = self._pandas("segment_epochs")
         own = segments[(segments["broker_id"] == broker) & (segments["log_dir"] == log["log_dir"])]
-        inputs = self._place.tables.columns("audit_runs", _INPUTS, run_id=self.run_id, cluster_id=self.cluster_id).to_pylist()
+        run = self._place.tables.columns("audit_runs", _INPUTS, run_id=self.run_id, cluster_id=self.cluster_id).to_pylist()[0]
+        follow_links = bool(json.loads(run["config"] or "{}").get("follow_links"))
+        sources = set(own["source"]) or {"raw"}
         try:
             files = replica_files(
-                inputs[0]["inputs"] or [], self.cluster_id, broker, log["log_dir"], log["directory"], set(own["source"]) or {"raw"}
+                run["inputs"] or [], self.cluster_id, broker, log["log_dir"], log["directory"], sources, follow_links=follow_links
             )
             yield from batches_in(files.segments, first, last, before=before)
         except (OSError, InputError) as error:

@@ -56,6 +56,7 @@ def triage(
     show_keys: bool = False,
     what_if_leaders: bool = True,
     cluster_metadata: str | Path | None = None,
+    follow_links: bool = False,
 ) -> Run:
     """Audit directories at once, in this process: no Spark, no Java, no warehouse. Nothing is written.
 
@@ -67,6 +68,7 @@ def triage(
         show_keys: with `compare="records"`, show keys that differ as text; they may be personal data.
         what_if_leaders: also compute every replica as the leader of the others.
         cluster_metadata: a cluster-metadata.json to use instead of the one beside the broker folders.
+        follow_links: follow links that lead out of the directories, which are else reported and not read.
 
     Returns:
         The run, as `open_warehouse().latest()` returns one.
@@ -77,7 +79,14 @@ def triage(
     """
     if not inputs:
         raise UsageError("triage: give a directory with one folder per broker")
-    chosen = {"topics": topics, "protocol": protocol, "compare": compare, "show_keys": show_keys, "what_if_leaders": what_if_leaders}
+    chosen = {
+        "topics": topics,
+        "protocol": protocol,
+        "compare": compare,
+        "show_keys": show_keys,
+        "what_if_leaders": what_if_leaders,
+        "follow_links": follow_links,
+    }
     settings = load(None, chosen)
     metadata = Path(cluster_metadata) if cluster_metadata is not None else None
     done = audit_here([str(given) for given in inputs], settings, metadata=metadata, tell=lambda _line: None)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from replica_audit.errors import UsageError
-from replica_audit.model import CANNOT_READ
+from replica_audit.model import NOT_OPENED
 from replica_audit.past.run import PastRun
 from replica_audit.past.set_aside import SET_ASIDE_COLUMNS, is_set_aside
 from replica_audit.past.unconfirmed import missing_part, still_open
@@ -115,7 +115,7 @@ def _not_read(run: PastRun, own: ds.Expression, unreadable: Sequence[ActedLog]) 
     """Those of unreadable replicas of which a file, or the directory, could not be read: that the broker cannot, either, is not known."""
     if not unreadable:
         return frozenset()
-    refused = run.read(INPUT_ERRORS, ["broker_id", "path"], own & (ds.field("code") == CANNOT_READ))
+    refused = run.read(INPUT_ERRORS, ["broker_id", "path"], own & (ds.field("code").isin(sorted(NOT_OPENED))))
     paths = list(zip(refused["broker_id"].to_pylist(), map(str, refused["path"].to_pylist()), strict=True))
     places = {*paths, *((broker, path.rpartition("/")[0]) for broker, path in paths)}
     return frozenset(

@@ -102,7 +102,7 @@ class _Audit:
         name_run(spark, request.run_id)
         self.started_at = datetime.now(UTC)
         self.warehouse = DeltaWarehouse(spark, request.warehouse)
-        self.found: Found = discover(request.inputs, request.metadata)
+        self.found: Found = discover(request.inputs, request.metadata, follow_links=request.settings.follow_links)
         refuse_useless(self.found)
         self.has_replicas = False
         self.facts: dict[str, ClusterFacts] = {}  # known once the brokers' folders are listed

@@ -11,7 +11,7 @@ from pathlib import Path
 from replica_audit.engine.replica_places import places_of
 from replica_audit.errors import OutputError, UsageError
 from replica_audit.formats.salvage.console_lines import READER_CONFIG
-from replica_audit.model import CANNOT_READ, Problem
+from replica_audit.model import NOT_OPENED, Problem
 from replica_audit.model.salvage import ReplayOutcome, ReplayUnit, SalvageUnit, UnitOutcome
 from replica_audit.past.cuts import RunCuts, clusters_with_cuts, cuts_of
 from replica_audit.past.run import PastRun
@@ -39,7 +39,7 @@ class SalvageRequest:
     `cluster_id` None is the only one in which something is cut; `partitions` None are all. `asked_for` are reasons of `ON_REQUEST`.
     `gone`: brokers that never come back, as the plan was told: what their copies hold and the planned leader does not is saved.
     `protected`: folders that nothing may be written to besides the inputs, such as the warehouse. `is_audited_anew`: the run was made for
-    this salvage, and would be made again to go on with it.
+    this salvage, and would be made again to go on with it. `follow_links`: also out of the inputs, as the run may have done.
     """
 
     output: Path
@@ -51,6 +51,7 @@ class SalvageRequest:
     gone: frozenset[int] = frozenset()
     protected: tuple[Path, ...] = ()
     is_audited_anew: bool = False
+    follow_links: bool = False
 
 
 def salvage(run: PastRun, request: SalvageRequest, save: Saves, replay: Replays, tell: Tell) -> SavedRecords:
@@ -140,7 +141,7 @@ def _saved(
         before=found.before,
         asked_for=asked_for,
         unread_folders=tuple(
-            f"{problem.path}: {problem.detail}" for problem in problems if problem.kind == "directory" and problem.code == CANNOT_READ
+            f"{problem.path}: {problem.detail}" for problem in problems if problem.kind == "directory" and problem.code in NOT_OPENED
         ),
         reader_config=f"{REPLAY}/{READER}",
     )
@@ -237,7 +238,8 @@ def _root(run: PastRun, request: SalvageRequest, cluster_id: str) -> Root:
     if not given:
         raise UsageError(f"run {run.run_id} does not name its inputs; give them with --input")
     refuse_input(request.output, given)
-    found = discover(given, request.metadata)
+    follow_links = request.follow_links or bool(run.settings.get("follow_links"))
+    found = discover(given, request.metadata, follow_links=follow_links)
     refuse_useless(found)
     root = next((root for root in found.roots if root.cluster_id == cluster_id), None)
     if root is None and len(found.roots) == 1 and "/" in cluster_id:

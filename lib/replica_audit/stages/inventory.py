@@ -8,7 +8,6 @@ from dataclasses import replace
 from replica_audit.errors import MetadataError
 from replica_audit.files.locations import located
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC
-from replica_audit.formats.log_dir.whole_file import TooLargeError
 from replica_audit.formats.metadata import metadata_files, metadata_log, metadata_log_text
 from replica_audit.formats.replicas import broker_files
 from replica_audit.formats.server_log.log_owner import is_named_for_a_broker
@@ -129,14 +128,8 @@ def _list_metadata(source: Row) -> Iterator[Row]:
     path = located(source["path"])
     try:
         file = metadata_files.read(path)  # all or none: half of the leaders would mislead
-    except MetadataError as error:
+    except (MetadataError, OSError) as error:
         yield _row(source, problem=as_dict(metadata_files.unusable(path, error)))
-        return
-    except OSError as error:
-        problem = metadata_files.unusable(path, MetadataError(error.strerror or str(error)))
-        if isinstance(error, TooLargeError):
-            problem = replace(problem, code=error.code, remedy=error.remedy)
-        yield _row(source, problem=as_dict(problem))
         return
     if file.log is not None:
         yield from _metadata_copy(source, file.log)

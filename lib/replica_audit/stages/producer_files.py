@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from replica_audit.errors import DumpLogError, InputError, SegmentError
 from replica_audit.files.locations import located
+from replica_audit.files.opened import LinkOutsideError
 from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.log_dir.names import SNAPSHOT, TRANSACTION_INDEX
 from replica_audit.formats.log_dir.whole_file import LIST_LIMIT, whole_content
@@ -107,6 +108,8 @@ def _of_snapshot(given: _Given, below: Producers | None, log_start_offset: int) 
     except DumpLogError as error:
         yield _malformed(given, _SNAPSHOT_KIND, error, _TEXT_REMEDY)
         return
+    except LinkOutsideError:
+        return  # told where its folder was listed
     except OSError as error:
         yield cannot_read(located(given.path), _SNAPSHOT_KIND, error)
         return
@@ -168,8 +171,8 @@ def _of_index(loaded: Loaded, given: _Given, segments: _Segments, log_start_offs
                         is_sealed=given.offset < segments[-1][0],
                     )
                 )
-    except DumpLogError:
-        return  # of the segment's text, and told when it was scanned
+    except (DumpLogError, LinkOutsideError):
+        return  # told when the segment's text was scanned, or where the folder was listed
     except OSError as unread:
         yield cannot_read(located(given.path), _INDEX_KIND, unread)
         return

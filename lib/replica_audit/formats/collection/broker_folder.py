@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from replica_audit.errors import MetadataError
-from replica_audit.files.locations import located, random_access
+from replica_audit.files.locations import located, opened
 from replica_audit.files.tree_walk import Folder
 from replica_audit.formats.collection.collected_rows import (
     LATER_COLUMNS,
@@ -211,7 +211,7 @@ class CollectedLogDir:
         """The rows that the manifest counts, in few at a time."""
         captures = {replica.directory: replica.capture for replica in self.said.replicas}
         directories = pa.array(captures, STRING)
-        with told(), random_access(self.store) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
+        with told(), opened(self.store) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
             left = check_file(file, self.said.segments_bytes, ROWS)
             for rows in file.iter_batches(batch_size=at_once, columns=columns):
                 left -= rows.num_rows

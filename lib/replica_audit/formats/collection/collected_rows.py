@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from replica_audit.files.locations import opened
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.segment.record_batch import LAST_OFFSET
 from replica_audit.formats.segment.segment_scan import GOES_BACK
@@ -90,7 +91,7 @@ def not_as_written(path: Path, size_bytes: int, checksum: int | None) -> str | N
         if size != size_bytes:
             return f"{size} bytes, {size_bytes} were collected"
         size = 0
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             while chunk := stream.read(_CHUNK):
                 size, found = size + len(chunk), crc32c.crc32c(chunk, found)
     except OSError as error:

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from replica_audit.files.locations import random_access
+from replica_audit.files.locations import opened
 from replica_audit.formats.collection.collected_rows import ForgedError, check_file, of_directories, told
 from replica_audit.formats.collection.collection_manifest import CapturedReplica
 from replica_audit.formats.log_dir.whole_file import limit_of
@@ -67,7 +67,7 @@ def kept_small_files(path: Path, size_bytes: int, replicas: Mapping[str, Capture
 @contextmanager
 def _opened(path: Path, size_bytes: int) -> Iterator[pq.ParquetFile]:
     # as dictionaries: what repeats is in memory once, as it is in the file
-    with told(), random_access(path) as source, pq.ParquetFile(source, page_checksum_verification=True, read_dictionary=_TEXTS) as file:
+    with told(), opened(path) as source, pq.ParquetFile(source, page_checksum_verification=True, read_dictionary=_TEXTS) as file:
         check_file(file, size_bytes, SMALL_FILE_ROWS)
         _refuse_too_much(file.metadata)
         yield file

@@ -7,6 +7,8 @@ import os
 import struct
 from pathlib import Path
 
+from replica_audit.files.opened import open_descriptor
+
 LOCK = ".lock"
 _FLOCK = struct.Struct("hhqqi")  # struct flock of 64-bit Linux
 
@@ -14,7 +16,7 @@ _FLOCK = struct.Struct("hhqqi")  # struct flock of 64-bit Linux
 def is_locked(path: Path) -> bool | None:
     """Whether a process holds a file locked; None if it cannot be told."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_descriptor(path)
     except OSError:
         return None
     try:

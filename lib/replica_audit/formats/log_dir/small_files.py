@@ -12,7 +12,7 @@ from replica_audit.files.tree_walk import Folder, code_of, remedy_of
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.whole_file import TooLargeError, whole_content
-from replica_audit.model import CANNOT_READ, Problem
+from replica_audit.model import NOT_OPENED, Problem
 from replica_audit.protocol.epochs.epoch_table import EpochTable
 
 _T = TypeVar("_T")
@@ -149,6 +149,6 @@ def _noted(file: Path, code: str, notes: Sequence[tuple[int, str]], remedy: str)
 
 def why_offline(what: str, problem: Problem) -> str:
     """Why a replica cannot be used for a small file's sake. That the audit may not read a file says nothing about the broker."""
-    if problem.code in (CANNOT_READ, TooLargeError.code):
+    if problem.code in NOT_OPENED or problem.code == TooLargeError.code:
         return f"{what} cannot be read by the audit: {problem.detail}"
     return f"{what} cannot be loaded ({problem.detail}): a broker takes the directory offline"

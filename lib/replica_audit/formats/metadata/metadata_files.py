@@ -197,16 +197,17 @@ def _document(text: str) -> Any:
         raise MetadataError(f"not JSON: {error}") from None
 
 
-def unusable(path: Path, error: MetadataError) -> Problem:
+def unusable(path: Path, error: MetadataError | OSError) -> Problem:
     """What is wrong with a file, as a row of input_errors."""
+    line, byte_offset = (error.line, error.byte_offset) if isinstance(error, MetadataError) else (None, None)
     return Problem(
         path=str(path),
         kind=CLUSTER_METADATA if path.name == CLUSTER_METADATA else KIND,
-        code="malformed",
-        detail=error.reason,
-        remedy="write the file again; without it leaders are inferred and the ISR is unknown",
-        line=error.line,
-        byte_offset=error.byte_offset,
+        code=getattr(error, "code", "malformed"),
+        detail=error.reason if isinstance(error, MetadataError) else error.strerror or str(error),
+        remedy=getattr(error, "remedy", "write the file again; without it leaders are inferred and the ISR is unknown"),
+        line=line,
+        byte_offset=byte_offset,
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from replica_audit.files.kept_text import KeptText
-from replica_audit.files.locations import located
+from replica_audit.files.locations import located, opened
 from replica_audit.formats.collection.broker_folder import SOURCE
 from replica_audit.formats.collection.collected_batches import batches
 from replica_audit.formats.replicas.replica_reader import read_segment, scan_of
@@ -88,7 +88,7 @@ def _of_bytes(path: Path, first: int, before: int) -> Iterator[BatchHeader | Dam
     """Headers alone up to the range, then batches with their CRCs verified."""
     found = next(_with_some_before(read_batches(path, verify_crc=False), first, before), None)
     if isinstance(found, BatchHeader):
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             yield from batches_between(stream, path.stat().st_size, found.position, found.base_offset, verify_crc=True)
     elif found is not None:
         yield found

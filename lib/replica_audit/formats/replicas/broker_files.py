@@ -33,7 +33,7 @@ from replica_audit.formats.replicas.listed_replica import OwnFiles, listed_repli
 from replica_audit.formats.replicas.log_directories import log_directory
 from replica_audit.formats.replicas.misplaced_files import folders_in, misplaced
 from replica_audit.formats.replicas.segment_files import segment_files
-from replica_audit.model import CANNOT_READ, INCOMPLETE_COLLECTION, LogDirectory, Problem, ReplicaFiles, SegmentFile
+from replica_audit.model import INCOMPLETE_COLLECTION, NOT_OPENED, LogDirectory, Problem, ReplicaFiles, SegmentFile
 
 _OF_A_LOG_DIR = (log_dir.META_PROPERTIES, log_dir.CLEAN_SHUTDOWN, *log_dir.OFFSET_CHECKPOINTS)
 _OF_META_PROPERTIES = (
@@ -100,7 +100,7 @@ class _Walk:
         if not (self.replicas or self.known or self.log_dirs or self.texts.server_logs or self.problems):
             remedy = "copy the broker's log directories into it; leave the folder out if the broker has none"
             self._tell(top, "directory", "empty-broker-folder", "neither this folder nor those below it hold anything of a broker", remedy)
-        refused = {problem.path for problem in self.problems if problem.kind == "directory" and problem.code == CANNOT_READ}
+        refused = {problem.path for problem in self.problems if problem.kind == "directory" and problem.code in NOT_OPENED}
         for replica in self.replicas.values():
             told = as_on_the_broker(replica, self.collected.get(replica.log_dir))
             yield replace(told, is_refused=True) if told.path in refused else told

@@ -17,6 +17,7 @@ from typing import BinaryIO
 import numpy as np
 
 from replica_audit.errors import SegmentError
+from replica_audit.files.locations import opened
 from replica_audit.formats.native import native_code
 from replica_audit.formats.segment.hashed_records import BROKER_TIME, KIND, MARKER, NO_KEY, PENDING, ROW, Rows, hashed
 from replica_audit.formats.segment.record_batch import LAST_OFFSET, V2_HEADER
@@ -63,7 +64,7 @@ class KeyedRecords:
         Raises:
             OSError: the file cannot be read.
         """
-        with path.open("rb", buffering=BUFFER) as stream:
+        with opened(path, BUFFER) as stream:
             for header in read_batches(path, verify_crc=False):
                 if isinstance(header, Damage):
                     continue  # of a log that is damaged inside nothing is compared
@@ -93,7 +94,7 @@ class KeyedRecords:
         for path in following:
             if not any(map(len, chain.from_iterable(self._open.values()))):
                 break
-            with suppress(OSError), path.open("rb", buffering=BUFFER) as stream:
+            with suppress(OSError), opened(path, BUFFER) as stream:
                 for header in read_batches(path, verify_crc=False):
                     if isinstance(header, Damage):
                         continue

@@ -14,7 +14,7 @@ from replica_audit.formats.collection.broker_folder import CollectedLogDir
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.checkpoints import MetaProperties
 from replica_audit.formats.log_dir.small_files import LogDirFiles
-from replica_audit.model import CANNOT_READ, LogDirectory, Problem
+from replica_audit.model import NOT_OPENED, LogDirectory, Problem
 
 _SAMPLE = 64  # names, of two directories those with the smallest hashes
 _MANY = 1000  # replicas without a directory: what was copied are some partitions only
@@ -46,7 +46,7 @@ def log_directory(
     there = {f"{one.topic}-{one.partition}" for one in named}  # one that was renamed stays listed until the next checkpoint
     listed = {f"{topic}-{partition}" for entries in files.offsets.values() for topic, partition in entries}
     lacking = sorted({*(listed - there), *(() if store is None else store.said.vanished)})
-    is_refused = any(one.code == CANNOT_READ and (one.path == path or one.path.startswith(f"{path}/")) for one in problems)
+    is_refused = any(one.code in NOT_OPENED and (one.path == path or one.path.startswith(f"{path}/")) for one in problems)
     is_refused = is_refused or files.is_partly_read or (store is not None and bool(store.said.unread))
     names_all = any(files.offsets.get(name) is not None for name in _NAME_ALL)
     return LogDirectory(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from replica_audit.files.opened import status
 from replica_audit.files.tree_walk import Folder, cannot_read
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.model import Problem, SegmentFile
@@ -18,7 +19,7 @@ def segment_files(folder: Folder, problems: list[Problem], is_text: Callable[[Pa
             problems.append(cannot_read(path, "segment", OSError(0, "is not a regular file")))
             continue
         try:
-            size = path.stat().st_size
+            size = status(path).st_size
         except OSError as error:
             problems.append(cannot_read(path, "segment", error))
             continue

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
+from replica_audit.files.locations import opened
 from replica_audit.formats.native import native_code
 from replica_audit.formats.native.scan_tables import HEADER, ScanTables
 from replica_audit.formats.segment.batch_columns import read_columns
@@ -167,7 +168,7 @@ def scan_file(path: Path, *, verify_crc: bool = True) -> Scan:
     Raises:
         OSError: the file cannot be read.
     """
-    with path.open("rb", buffering=BUFFER if verify_crc else HEADERS_BUFFER) as stream:
+    with opened(path, BUFFER if verify_crc else HEADERS_BUFFER) as stream:
         size = stream.seek(0, os.SEEK_END)
         stream.seek(0)
         return scan_stream(stream, size, base_offset_of(path), verify_crc=verify_crc)

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from xxhash import xxh3_128_digest
 
 from replica_audit.files.kept_text import KeptText
-from replica_audit.files.locations import located
+from replica_audit.files.locations import located, opened
 from replica_audit.formats.collection.broker_folder import SOURCE
 from replica_audit.formats.collection.collected_batches import batches
 from replica_audit.formats.replicas.replica_reader import read_segment
@@ -66,7 +66,7 @@ def stored_batches(
 
 
 def _of_bytes(file: SegmentFile, path: Path, offset: int) -> Iterator[StoredBatch | StoredDamage]:
-    with path.open("rb", buffering=BUFFER) as stream:
+    with opened(path, BUFFER) as stream:
         size = path.stat().st_size
         position, next_offset = _before(stream, size, file.base_offset, offset)
         for item in batches_between(stream, size, position, next_offset, verify_crc=False):

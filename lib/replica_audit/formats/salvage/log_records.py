@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple
 
 from replica_audit.errors import SegmentError
-from replica_audit.files.locations import located
+from replica_audit.files.locations import located, opened
 from replica_audit.formats.replicas.batch_range import batches_in
 from replica_audit.formats.segment.record_batch import LEGACY_AT, V2_AT
 from replica_audit.formats.segment.records import APPEND_TIME, Budget, Record, UnreadableRecords, read_batch
@@ -51,7 +51,7 @@ def read_range(file: SegmentFile, first: int, end: int) -> Iterator[ReadBatch | 
         OSError: the file cannot be read.
     """
     budget, next_offset = Budget(), max(first, file.base_offset)
-    with located(bytes_at(file) or file.path).open("rb") as stream:
+    with opened(located(bytes_at(file) or file.path)) as stream:
         for _path, item in batches_in([file], first, end - 1):
             if isinstance(item, Damage) and item.goes_on:
                 continue

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from replica_audit.files.locations import random_access
+from replica_audit.files.locations import opened
 from replica_audit.formats.segment.record_batch import CODEC, CONTROL, TRANSACTIONAL, codec_name
 from replica_audit.model import BatchHeader
 from replica_audit.rows.arrow import BIGINT, BOOLEAN, INT, STRING, struct
@@ -182,7 +182,7 @@ def read_index(path: Path, *, may_go_back: bool = False) -> Iterator[BatchHeader
         OSError: the file cannot be read, or not as an index.
     """
     try:
-        with random_access(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
+        with opened(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
             if not file.schema_arrow.equals(BATCHES):
                 raise OSError(0, "not a batch index: it has other columns")
             next_offset, left = 0, _rows_of(file)

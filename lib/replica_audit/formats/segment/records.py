@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from replica_audit.errors import SegmentError
+from replica_audit.files.locations import opened
 from replica_audit.formats.segment.decompression import BeyondLimitError, decompressed
 from replica_audit.formats.segment.record_batch import LOG_OVERHEAD, SMALLEST_SIZE, V2_HEADER, codec_name, legacy_header, length_in
 from replica_audit.formats.segment.segment_scan import read_batches
@@ -103,7 +104,7 @@ def read_records(path: Path) -> Iterator[tuple[BatchHeader, tuple[Record, ...]] 
         OSError: the file cannot be read.
     """
     budget = Budget()
-    with path.open("rb") as stream:
+    with opened(path) as stream:
         for item in read_batches(path, verify_crc=True):
             yield item if isinstance(item, Damage) else read_batch(stream, item, budget)
             if isinstance(item, Damage):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import crc32c
 
 from replica_audit.errors import DumpLogError
-from replica_audit.files.locations import located
+from replica_audit.files.locations import located, opened
 from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.segment.record_batch import LOG_OVERHEAD, V2_AT, V2_CRC_FROM, V2_HEADER, length_in
 from replica_audit.formats.segment.segment_fold import Scan
@@ -85,7 +85,7 @@ def _appended_behind(file: SegmentFile, position: int | None, next_offset: int) 
     if file.source != "raw" or position is None:
         return None
     try:
-        with located(file.path).open("rb") as stream:
+        with opened(located(file.path)) as stream:
             stream.seek(position)
             behind = stream.read(_LOOKED_AT)
     except OSError:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from replica_audit.errors import SegmentError
+from replica_audit.files.locations import opened
 from replica_audit.formats.segment.record_batch import (
     HEADER_UP_TO_MAGIC,
     LOG_OVERHEAD,
@@ -49,7 +50,7 @@ def read_batches(path: Path, *, verify_crc: bool = True) -> Iterator[BatchHeader
     Raises:
         OSError: the file cannot be read.
     """
-    with path.open("rb", buffering=BUFFER if verify_crc else HEADERS_BUFFER) as stream:
+    with opened(path, BUFFER if verify_crc else HEADERS_BUFFER) as stream:
         size = path.stat().st_size
         yield from batches_between(stream, size, 0, base_offset_of(path), verify_crc=verify_crc)
 

@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from replica_audit.errors import SegmentError
 from replica_audit.files.kept_text import KeptText
+from replica_audit.files.locations import opened
 from replica_audit.formats.coordinator_records.text_records import TextRecord, text_records
 from replica_audit.formats.segment.record_batch import V2_HEADER
 from replica_audit.formats.segment.segment_scan import read_batches
@@ -31,7 +32,7 @@ def batches_with_markers(path: Path) -> Iterator[tuple[BatchHeader, bool | None]
     Raises:
         OSError: the file cannot be read.
     """
-    with path.open("rb") as stream:
+    with opened(path) as stream:
         for item in read_batches(path, verify_crc=False):
             if not isinstance(item, BatchHeader):
                 return

@@ -8,7 +8,7 @@ from dataclasses import replace
 from operator import attrgetter
 
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
-from replica_audit.model import CANNOT_READ, GONE, NOT_USED, BatchRun, Problem, ReplicaFiles, ScannedSegment, Segment
+from replica_audit.model import GONE, NOT_OPENED, NOT_USED, BatchRun, Problem, ReplicaFiles, ScannedSegment, Segment
 from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadSnapshot, ReadStored
 from replica_audit.partition.replicas.corrected_checkpoints import with_corrections
 from replica_audit.partition.replicas.loading import Loaded, is_compared, load, refuse_twins
@@ -146,7 +146,7 @@ def _never_copied(one: Loaded, loaded: Sequence[Loaded], changed: Callable[[Load
     """
     if one.log is not None or one.files.segments or one.files.offline_reason or not one.is_compared:
         return one
-    if one.files.is_refused or any(problem.code == CANNOT_READ and problem.kind == "segment" for problem in one.files.problems):
+    if one.files.is_refused or any(problem.code in NOT_OPENED and problem.kind == "segment" for problem in one.files.problems):
         return replace(one, not_whole=Cause.SEGMENTS_NOT_COPIED, unreadable=_REFUSED)
     if one.files.captured_at_ms is not None:  # `collect` listed the broker's own
         return one

@@ -8,7 +8,7 @@ from shlex import quote
 
 from replica_audit.formats.log_dir.checkpoints import leader_epoch_checkpoint
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
-from replica_audit.model import CANNOT_READ, Problem, ReplicaFiles
+from replica_audit.model import NOT_OPENED, Problem, ReplicaFiles
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.epochs.checkpoint_repair import CorrectedEntry, Correction, EntrySource, Undetermined, as_table, corrected
 from replica_audit.protocol.epochs.epoch_table import EpochTable
@@ -44,7 +44,7 @@ def with_corrections(loaded: Sequence[Loaded], *, alive: Callable[[Loaded], bool
 def _corrected(one: Loaded, others: Mapping[int, EpochTable], alive: bool | None) -> Loaded:
     files, log = one.files, one.log
     told = {problem.code for problem in one.problems if problem.kind == EPOCH_CHECKPOINT}
-    if log is None or not files.has_known_table or CANNOT_READ in told:
+    if log is None or not files.has_known_table or not NOT_OPENED.isdisjoint(told):
         return one
     found = None if files.checkpoint_state == "unreadable" else _contradiction(one, log, alive)
     if found is None and files.checkpoint_state not in ("unreadable", "healed"):

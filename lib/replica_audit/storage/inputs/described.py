@@ -50,10 +50,8 @@ def described(root: Path, folders: Sequence[Path], tree: Tree, *, has_document: 
         elif made is chosen:
             try:
                 files[path] = metadata_files.read(path)
-            except MetadataError as error:
+            except (MetadataError, OSError) as error:
                 problems.append(metadata_files.unusable(path, error))
-            except OSError as error:
-                problems.append(metadata_files.unusable(path, MetadataError(error.strerror or str(error))))
         else:
             why = (
                 f"{log_dir.CLUSTER_METADATA if chosen is None else chosen} is used instead"

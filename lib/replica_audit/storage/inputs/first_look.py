@@ -11,7 +11,6 @@ from replica_audit.files.locations import StoredPath
 from replica_audit.model import Problem
 from replica_audit.storage.inputs import sources
 from replica_audit.storage.inputs.folders import Tree
-from replica_audit.storage.inputs.given_input import location
 from replica_audit.storage.inputs.listed_folders import MOST_FOLDERS
 
 _LOOKED_AT = 2_000  # directories: of a larger input the run itself finds out
@@ -44,18 +43,19 @@ def _more(count: int) -> list[str]:
     return [f"  and {count} more"] if count > 0 else []
 
 
-def look(inputs: Sequence[str], metadata: Path | None = None, *, thorough: bool = False) -> None:
+def look(inputs: Sequence[str], metadata: Path | None = None, *, follow_links: bool = False, thorough: bool = False) -> None:
     """Look at the inputs as far as listings tell.
 
     Args:
         inputs: as of `sources.discover`. A store is asked only if what opens it is known here: Spark may be told other credentials.
         metadata: a cluster-metadata.json given apart.
+        follow_links: as of `sources.discover`.
         thorough: look as far as an audit does, and not only as far as a second allows.
 
     Raises:
         UsageError: as `sources.discover`; or nothing in the inputs can be audited.
     """
-    given = [location(one) for one in inputs]
+    given = sources.confined_to(inputs, metadata, follow_links=follow_links)
     if metadata is not None:
         sources.read_metadata(metadata)
     asked = [path for path in given if not isinstance(path, StoredPath) or _opens_stores(path)]

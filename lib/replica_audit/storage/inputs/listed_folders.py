@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from replica_audit.files.locations import StoredEntry, entries, real_path
-from replica_audit.files.tree_walk import remedy_of
-from replica_audit.model import CANNOT_READ, Problem
+from replica_audit.files.opened import leads_outside
+from replica_audit.files.tree_walk import cannot_read
+from replica_audit.model import Problem
 
 MOST_FOLDERS = 20_000  # directories below one input, replicas left out: a bound for what is no copy of brokers
 
@@ -55,7 +56,10 @@ class ListedFolders:
                         for entry in listed:
                             if not is_printable(entry.name):
                                 continue  # told when the broker's files are read
-                            (directories if self._is_directory(path, entry) else files).append(entry.name)
+                            if (error := _folder_outside(path, entry)) is not None:
+                                self.cannot_read(path / entry.name, error)
+                            else:
+                                (directories if _is_directory(path, entry) else files).append(entry.name)
                 except OSError as error:
                     self.cannot_read(path, error)
             else:
@@ -87,21 +91,29 @@ class ListedFolders:
             remedy = "give a directory that holds one folder per broker and nothing else"
             self._problems.append((None, Problem(path=str(path), kind="directory", code="too-many-folders", detail=detail, remedy=remedy)))
 
-    def _is_directory(self, folder: Path, entry: os.DirEntry[str] | StoredEntry) -> bool:
-        """Whether an entry of a folder is a directory, and no link back to one that it lies in."""
-        try:
-            if entry.is_symlink() and os.path.realpath(folder / entry.name) in _and_above(os.path.realpath(folder)):
-                return False
-            return entry.is_dir()
-        except OSError:
-            return False
-
     def cannot_read(self, path: Path, error: OSError) -> None:
         """Report a folder, or a file in one, that cannot be read; once."""
-        detail = error.strerror or str(error)
-        problem = Problem(path=str(path), kind="directory", code=CANNOT_READ, detail=detail, remedy=remedy_of(error))
+        problem = cannot_read(path, "directory", error)
         if (None, problem) not in self._problems:
             self._problems.append((None, problem))
+
+
+def _folder_outside(folder: Path, entry: os.DirEntry[str] | StoredEntry) -> OSError | None:
+    """The error of an entry that is a link to a directory out of the input; one to a file is told by whoever reads the file."""
+    try:
+        return leads_outside(str(folder / entry.name)) if entry.is_symlink() and entry.is_dir() else None
+    except OSError:
+        return None
+
+
+def _is_directory(folder: Path, entry: os.DirEntry[str] | StoredEntry) -> bool:
+    """Whether an entry of a folder is a directory, and no link back to one that it lies in."""
+    try:
+        if entry.is_symlink() and os.path.realpath(folder / entry.name) in _and_above(os.path.realpath(folder)):
+            return False
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _and_above(real: str) -> set[str]:

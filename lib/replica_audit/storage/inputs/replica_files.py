@@ -8,11 +8,18 @@ from replica_audit.errors import UsageError
 from replica_audit.files.locations import located
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.model import ReplicaFiles
-from replica_audit.storage.inputs.sources import discover
+from replica_audit.storage.inputs.sources import confined_to, discover
 
 
 def replica_files(
-    inputs: Sequence[str], cluster_id: str, broker_id: int, log_dir: str, directory: str, sources: Collection[str]
+    inputs: Sequence[str],
+    cluster_id: str,
+    broker_id: int,
+    log_dir: str,
+    directory: str,
+    sources: Collection[str],
+    *,
+    follow_links: bool = False,
 ) -> ReplicaFiles:
     """The files of one replica directory, as they are now.
 
@@ -26,15 +33,17 @@ def replica_files(
         log_dir: of `replica_logs`.
         directory: of `replica_logs`.
         sources: the values of `segment_epochs.source` for the replica: raw, dump, collected.
+        follow_links: as the run did.
 
     Raises:
         UsageError: they are no longer there.
     """
+    confined_to(inputs, follow_links=follow_links)
     if set(sources) <= {"raw"}:
         found = _among(replicas_of(located(log_dir) / directory, is_replica=True), log_dir, directory)
         if found is not None:
             return found
-    for root in discover(inputs).roots:
+    for root in discover(inputs, follow_links=follow_links).roots:
         for broker in root.brokers:
             if (root.cluster_id, broker.broker_id) == (cluster_id, broker_id):
                 found = _among(replicas_of(broker.path), log_dir, directory)

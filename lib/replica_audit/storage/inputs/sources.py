@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from replica_audit.errors import MetadataError, UsageError
+from replica_audit.files.locations import is_stored
+from replica_audit.files.opened import confine, release
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.metadata import cluster_metadata, metadata_files
-from replica_audit.model import Problem
+from replica_audit.model import LINK_OUTSIDE, Problem
 from replica_audit.rows.runs import NO_CLUSTER
 from replica_audit.storage.inputs import missing_brokers
 from replica_audit.storage.inputs.described import described
@@ -78,22 +80,35 @@ class Found:
         return [{"cluster_id": cluster or NO_CLUSTER, **asdict(problem)} for cluster, problem in self.problems]
 
 
-def discover(inputs: Sequence[str], metadata: Path | None = None) -> Found:
-    """Find every cluster.
+def discover(inputs: Sequence[str], metadata: Path | None = None, *, follow_links: bool = False) -> Found:
+    """Find every cluster. From here on this process opens nothing to which a link leads out of an input.
 
     Args:
         inputs: directories, or URIs of `file:` or of a store that `files.locations` knows: a root with a folder per broker, a folder of
             such roots, or one broker's folder.
         metadata: a cluster-metadata.json given apart; it belongs to the only root, or to the one with its cluster id.
+        follow_links: whether links are followed out of the inputs all the same.
 
     Raises:
         UsageError: two roots hold the same cluster, or `metadata` fits none, or an input is of a kind that cannot be read.
     """
     found = Found()
-    for given in inputs:
-        find(location(given), found, Tree(found.problems))
+    for path in confined_to(inputs, metadata, follow_links=follow_links):
+        find(path, found, Tree(found.problems))
     settle(found, metadata)
     return found
+
+
+def confined_to(inputs: Sequence[str], metadata: Path | None = None, *, follow_links: bool) -> list[Path]:
+    """Where the inputs are, out of which no link is followed from now on, unless told otherwise.
+
+    Raises:
+        UsageError: an input is of a kind that cannot be read.
+    """
+    paths = [location(given) for given in inputs]
+    local = [path for path in (*paths, *([metadata] if metadata else [])) if not is_stored(path)]
+    (release if follow_links else confine)(local)
+    return paths
 
 
 def find(path: Path, found: Found, tree: Tree) -> Tree | None:
@@ -107,11 +122,23 @@ def find(path: Path, found: Found, tree: Tree) -> Tree | None:
         found.problems.append((None, _nothing_there(path)))
     for root, folders in roots:
         _add(found, root, folders, tree)
+    _leave_to_the_brokers(found, tree)
     if tree.folders.is_partial:
         detail = "it has more than 20,000 folders, and the search for brokers' folders stops there: some may be missing"
         remedy = "give the clusters' own folders, each as an --input"
         found.problems.append((None, Problem(path=str(path), kind=INPUT, code="too-many-folders", detail=detail, remedy=remedy)))
     return tree
+
+
+def _leave_to_the_brokers(found: Found, tree: Tree) -> None:
+    """Drop the links out of the input that lie in the folders of brokers: they are told where these are listed."""
+    brokers = {tree.folders.real(broker.path) for root in found.roots for broker in root.brokers}
+    found.problems = [one for one in found.problems if one[1].code != LINK_OUTSIDE or brokers.isdisjoint(_folders_of(one[1], tree))]
+
+
+def _folders_of(problem: Problem, tree: Tree) -> Iterator[str]:
+    folder = Path(tree.folders.real(Path(problem.path).parent))
+    return map(str, (folder, *folder.parents))
 
 
 def settle(found: Found, metadata: Path | None) -> None:
