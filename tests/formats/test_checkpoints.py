@@ -604,3 +604,42 @@ def test_topic_ids_are_told_apart_and_refused_each_time() -> None:
 )
 def test_the_broker_epoch_of_a_clean_shutdown(content: bytes, epoch: int | None) -> None:
     assert clean_shutdown_epoch(content) == epoch
+
+
+# --- what an error quotes ---
+
+
+@pytest.mark.parametrize(
+    "line", ["root:x:0:0:root:/root:/bin/bash", "5 hunter2", "hunter2", "1 2 hunter2", "-----BEGIN OPENSSH PRIVATE KEY-----"]
+)
+@pytest.mark.parametrize(
+    ("parse", "begins"),
+    [
+        (leader_epoch_lines, ""),
+        (leader_epoch_lines, "0\n1\n"),
+        (offset_lines, "0\n1\n"),
+        (meta_properties, "version=1\nnode.id="),
+        (topic_id, "version: 0\ntopic_id: "),
+        (topic_id, "version: "),
+    ],
+)
+def test_an_error_quotes_nothing_that_such_a_file_cannot_hold(parse: Callable[[bytes], object], begins: str, line: str) -> None:
+    """Somebody may have put any file in its place."""
+    with pytest.raises(InputError) as caught:
+        parse(f"{begins}{line}\n".encode())
+    said = str(caught.value)
+    assert not any(word in said for word in ("root", "hunter", "PRIVATE"))
+    assert "bytes)" in said
+
+
+def test_a_note_on_an_offset_names_topics_only() -> None:
+    content = b"0\n2\norders 1 -5\nroot:x:0 1 -7\n"
+    notes = [note for _line, note in offset_notes(content, offset_lines(content))]
+    assert notes == ["orders-1 has the offset -5: none is negative", "'...' (8 bytes)-1 has the offset -7: none is negative"]
+
+
+def test_an_error_quotes_numbers_and_ids() -> None:
+    with pytest.raises(CheckpointError, match="'0 7 9' is not an entry of 2 fields"):
+        leader_epoch_lines(b"0\n1\n0 7 9\n")
+    with pytest.raises(MetadataError, match="'AAAAAAAAAAAAAAAAAAAAAA' is not a topic id"):
+        topic_id(b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n")

@@ -99,17 +99,12 @@ def _socket(path: Path) -> None:
         made.bind(path.name)
 
 
-@pytest.mark.parametrize("make", [_pipe, _socket, lambda path: path.symlink_to("/dev/zero")])
+@pytest.mark.parametrize("make", [Path.mkdir, _pipe, _socket, lambda path: path.symlink_to("/dev/zero")])
 def test_what_is_no_ordinary_file_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]) -> None:
     monkeypatch.chdir(tmp_path)
     make(tmp_path / "thing")
     with pytest.raises(NotAFileError, match="not a regular file"):
         open_descriptor(tmp_path / "thing")
-
-
-def test_a_folder_is_no_file(given: Path) -> None:
-    with pytest.raises(IsADirectoryError):
-        open_descriptor(given / "folder")
 
 
 def test_a_name_in_an_open_folder(given: Path) -> None:

@@ -22,7 +22,7 @@ _LONGEST_PATH = 1024  # of F_GETPATH
 
 
 class NotAFileError(OSError):
-    """What is no ordinary file: a pipe, a socket, a device. It is not read: reading might never end, or do something."""
+    """What is no ordinary file: a folder, a pipe, a socket, a device. It is not read: reading might never end, or do something."""
 
     remedy = "copy the file itself in its place"
 
@@ -104,8 +104,8 @@ def open_descriptor(path: str | Path) -> int:
 
     Raises:
         LinkOutsideError: it lies outside of the confined folder that its name is in.
-        NotAFileError: it is a pipe, a socket or a device.
-        OSError: it cannot be opened, or is a folder.
+        NotAFileError: it is a folder, a pipe, a socket or a device.
+        OSError: it cannot be opened.
     """
     text = os.fspath(path)
     root = root_of(text)
@@ -171,10 +171,7 @@ def _opened(path: str, root: tuple[str, str] | None) -> int:
 
 def _checked(descriptor: int, path: str, root: tuple[str, str] | None) -> int:
     try:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if not stat.S_ISREG(mode):
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise NotAFileError(path)
         _refuse_outside(descriptor, path, root)
     except BaseException:

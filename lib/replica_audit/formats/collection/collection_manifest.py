@@ -41,9 +41,8 @@ class UnknownVersionError(MetadataError):
 
     def __init__(self, version: object) -> None:
         """It says that it is of some version."""
-        super().__init__(
-            f"its format is version {version!r}, and this release reads {' and '.join(map(str, _READ))}: a later one may have made it"
-        )
+        said = f"version {version}" if type(version) is int else "no version"
+        super().__init__(f"its format is {said}, and this release reads {' and '.join(map(str, _READ))}: a later one may have made it")
 
 
 def is_collected_log_dir(names: tuple[str, ...] | list[str]) -> bool:
@@ -278,7 +277,7 @@ def _once(named: tuple[T, ...], name: Callable[[T], str]) -> tuple[T, ...]:
 def _replica(fields: Fields) -> CapturedReplica:
     directory = fields.file_name("directory")
     if replica_directory(directory) is None:
-        raise MetadataError(f"{directory!r} is not the name of a replica directory")
+        raise MetadataError(f"the directory of a replica, {len(directory)} characters, is not named as one")
     return CapturedReplica(
         directory=directory,
         capture=fields.integer("capture", INT32),

@@ -24,7 +24,10 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 _BLANKS = re.compile(r"[ \t\x0b\f]+")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _JAVA_INTEGER = re.compile(r"([+-]?)(\d+)")
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_QUOTABLE = re.compile(r"[0-9 +-]{0,40}", re.ASCII)
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{1,24}")
+_TOPIC_ID_LENGTH = 22  # of one that brokers write
 _INT32, _INT64 = 2**31, 2**63
 # as brokers write them, except numbers near the greatest ones; everything else is read line by line
 _PLAIN_EPOCHS = re.compile(rb"0\n[0-9]{1,9}\n(?:[0-9]{1,9} [0-9]{1,18}\n)*")
@@ -144,17 +147,17 @@ def offset_notes(content: bytes, lines: list[OffsetLine]) -> list[tuple[int, str
     """
     if not lines:
         return [] if len(_lines(content)) != 1 else [(1, "the file ends before the number of its entries: what it held is gone")]
-    notes = [
-        (line.line, f"{line.topic}-{line.partition} has the offset {line.offset}: none is negative") for line in lines if line.offset < 0
-    ]
+    notes = [(line.line, f"{_replica(line)} has the offset {line.offset}: none is negative") for line in lines if line.offset < 0]
     if len({line[1:3] for line in lines}) < len(lines):
         first: dict[tuple[str, int], int] = {}
         for line in lines:
             if first.setdefault(line[1:3], line.line) != line.line:
-                notes.append(
-                    (line.line, f"{line.topic}-{line.partition} stands in line {first[line[1:3]]} already: a broker takes the later line")
-                )
+                notes.append((line.line, f"{_replica(line)} stands in line {first[line[1:3]]} already: a broker takes the later line"))
     return notes
+
+
+def _replica(line: OffsetLine) -> str:
+    return f"{line.topic if _TOPIC.fullmatch(line.topic) else _shown(line.topic)}-{line.partition}"
 
 
 def _entries(content: bytes, width: int) -> Iterator[tuple[int, list[str]]]:
@@ -199,7 +202,8 @@ def _integer(text: str, line: int, bound: int) -> int:
 
 
 def _shown(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:40] + "...")
+    """A text for an error: numbers, which a checkpoint may hold, as they are; of anything else only its size, for the file may be any."""
+    return repr(text) if _QUOTABLE.fullmatch(text) else f"'...' ({len(text.encode())} bytes)"
 
 
 class MetaProperties(NamedTuple):
@@ -281,7 +285,8 @@ def _topic_id(content: bytes) -> str:
         raise MetadataError(f"version {_shown(version)} is not known", line=line)
     line, found = values.get("topic_id", (2, ""))
     if not _is_topic_id(found):
-        raise MetadataError(f"{_shown(found)} is not a topic id" if found else "no topic_id", line=line)
+        shown = repr(found) if len(found) == _TOPIC_ID_LENGTH and _TOPIC_ID.fullmatch(found) else _shown(found)
+        raise MetadataError(f"{shown} is not a topic id" if found else "no topic_id", line=line)
     return found
 
 
