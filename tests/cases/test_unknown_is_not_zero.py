@@ -12,8 +12,8 @@ from replica_audit.protocol.consumers.impact import GroupImpact, GroupPosition, 
 from replica_audit.protocol.exchange.cuts import measure_removal
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import DueFacts, DueGroups, DuePartitions, KnownSum
-from replica_audit.report.facts.run_report import Finding
 from replica_audit.report.text.finding_cells import loses
+from tests.page.runs import finding, with_columns
 from tests.protocol.logs import header, replica
 
 TRIMMED = replica(1, [(7, 1000, 1999)], epochs=[(7, 1000)], start=1000)
@@ -74,35 +74,16 @@ def test_records_of_a_broker(records: int, unknown: int, said: str) -> None:
     assert said in decisions(DueFacts(to_be_cut={2: found}))[0].text
 
 
-FINDING = Finding(
-    cluster_id="c",
-    verdict="stale_tail",
-    severity="error",
-    topic="t",
-    partition=0,
-    leader_id=1,
-    follower_id=2,
-    leader_source="cluster-metadata",
-    divergence_offset=5,
-    truncation_offset=5,
-    restart_offset=None,
-    fetcher_fails=False,
-    still_diverged=False,
-    removed_records=None,
-    removed_committed=0,
-    already_truncated=False,
-    reason="",
-    evidence=None,
-)
+FINDING = finding(divergence_offset=5, truncation_offset=5, removed_records=None, already_truncated=False)
 
 
 def test_cells_and_columns() -> None:
     assert loses(FINDING) == "? records"
-    assert loses(replace(FINDING, verdict="cannot_rejoin")) == "stays out; ? lost"
-    assert FINDING.proven_committed is None, "nothing proves that it was, nor that it was not"
-    assert replace(FINDING, removed_records=5).proven_committed is None
-    assert replace(FINDING, removed_records=5, removed_committed=3).proven_committed == 3
-    assert replace(FINDING, removed_records=5, records_lost=0).proven_committed == 0, "nothing is lost"
+    assert loses(with_columns(FINDING, verdict="cannot_rejoin")) == "stays out; ? lost"
+    assert FINDING.row.proven_committed is None, "nothing proves that it was, nor that it was not"
+    assert replace(FINDING.row, removed_records=5).proven_committed is None
+    assert replace(FINDING.row, removed_records=5, removed_committed=3).proven_committed == 3
+    assert replace(FINDING.row, removed_records=5, lost_records=0).proven_committed == 0, "nothing is lost"
 
 
 def test_no_time_is_no_time() -> None:

@@ -19,9 +19,13 @@ from replica_audit.commands import terminal
 from replica_audit.commands.command import STDERR_COLUMNS
 from replica_audit.commands.progress_lines import ProgressLines
 from replica_audit.progress import Progress, ProgressEvent, ProgressKind
-from replica_audit.report.facts.run_report import Choice, Impact, InputProblem, Report
+from replica_audit.report.facts.run_report import Choice, Impact, Report
 from replica_audit.report.text import plain_text as text
-from tests.page.runs import cluster, finding
+from replica_audit.rows.history import ConsumerImpact
+from replica_audit.rows.runs import ReportedProblem
+from replica_audit.rows.what_if import WhatIfLeader
+from tests.page.runs import cluster, finding, with_columns
+from tests.support.rows import sparse
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = "evil\x1b]0;owned\x07\x1b[2J\u202egroup\n"
@@ -53,32 +57,38 @@ CLUSTER = cluster(
     affected_positions=1,
 )
 IMPACT = Impact(
-    cluster_id="c1",
-    group_id="billing",
-    topic="orders",
-    partition=0,
-    committed_offset=30,
-    committed_leader_epoch=0,
-    validation_result="truncated",
-    reset_offset=10,
-    records_gone=20,
-    records_reread=0,
-    records_missed=0,
-    reason="because",
+    "c1",
+    sparse(
+        ConsumerImpact,
+        group_id="billing",
+        topic="orders",
+        partition=0,
+        committed_offset=30,
+        committed_leader_epoch=0,
+        validation_result="truncated",
+        reset_offset=10,
+        records_gone=20,
+        records_reread=0,
+        records_missed=0,
+        reason="because",
+    ),
 )
 CHOICE = Choice(
-    cluster_id="c1",
-    topic="orders",
-    partition=0,
-    candidate_id=1,
-    rank=1,
-    is_leader=False,
-    lost_records=5,
-    lost_bytes=99,
-    lost_committed=5,
-    reason="because",
+    "c1",
+    sparse(
+        WhatIfLeader,
+        topic="orders",
+        partition=0,
+        candidate_id=1,
+        rank=1,
+        is_leader=False,
+        lost_records=5,
+        lost_bytes=99,
+        lost_committed=5,
+        reason="because",
+    ),
 )
-PROBLEM = InputProblem(path="/backup/x.log", line=None, byte_offset=61, code="torn-batch", detail="bytes left", remedy="none")
+PROBLEM = sparse(ReportedProblem, path="/backup/x.log", line=None, byte_offset=61, code="torn-batch", detail="bytes left", remedy="none")
 REPORT = Report(
     run_id="r1",
     warehouse="/audits",
@@ -86,10 +96,10 @@ REPORT = Report(
     fail_on="error",
     seconds=1.5,
     clusters=(CLUSTER,),
-    findings=(FINDING, replace(FINDING, severity="error", verdict="stale_tail", partition=1)),
+    findings=(FINDING, with_columns(FINDING, severity="error", verdict="stale_tail", partition=1)),
     finding_count=2,
-    impacts=(IMPACT, replace(IMPACT, group_id=WIDE), replace(IMPACT, group_id=HOSTILE)),
-    candidates=(CHOICE, replace(CHOICE, candidate_id=2, rank=2, is_leader=True)),
+    impacts=(IMPACT, with_columns(IMPACT, group_id=WIDE), with_columns(IMPACT, group_id=HOSTILE)),
+    candidates=(CHOICE, with_columns(CHOICE, candidate_id=2, rank=2, is_leader=True)),
     best_led_partitions=3,
     already_lost_partitions=0,
     problems=(PROBLEM,),
@@ -145,9 +155,9 @@ def test_of_several_clusters_each_row_names_its_own(
     if columns:
         monkeypatch.setenv(terminal.STDOUT_COLUMNS, str(columns))
     other = replace(CLUSTER, cluster_id="c2", path="/other", label="other")
-    findings = (FINDING, replace(FINDING, cluster_id="c2", topic="a-topic-of-thirty-letters-name"))
-    groups = (replace(IMPACT, group_id="g1"), replace(IMPACT, cluster_id="c2", group_id="g2"))
-    choices = (*REPORT.candidates, *(replace(one, cluster_id="c2") for one in REPORT.candidates))
+    findings = (FINDING, with_columns(FINDING, cluster_id="c2", topic="a-topic-of-thirty-letters-name"))
+    groups = (with_columns(IMPACT, group_id="g1"), with_columns(IMPACT, cluster_id="c2", group_id="g2"))
+    choices = (*REPORT.candidates, *(one._replace(cluster_id="c2") for one in REPORT.candidates))
     terminal.show_report(replace(REPORT, clusters=(CLUSTER, other), findings=findings, impacts=groups, candidates=choices))
     bare = _STYLE.sub("", capsys.readouterr().out)
     assert bare.count("#: the cluster, as numbered above.") == 3
@@ -169,8 +179,8 @@ def test_of_several_clusters_each_row_names_its_own(
     [
         pytest.param((), 3, "In 3 partitions with something to lose, no other replica would lose less.", id="the leaders are the best"),
         pytest.param((), 0, None, id="nothing is lost"),
-        pytest.param((replace(CHOICE, rank=None, lost_records=None),), 0, "orders-0 - - 1 cannot be read", id="none can be read"),
-        pytest.param((replace(CHOICE, lost_records=2),), 1, "orders-0 - - 1 2 (5 offsets committed)", id="a compacted log"),
+        pytest.param((with_columns(CHOICE, rank=None, lost_records=None),), 0, "orders-0 - - 1 cannot be read", id="none can be read"),
+        pytest.param((with_columns(CHOICE, lost_records=2),), 1, "orders-0 - - 1 2 (5 offsets committed)", id="a compacted log"),
     ],
 )
 def test_what_other_leaders_would_lose(
@@ -207,7 +217,7 @@ def test_what_brokers_have_truncated_already(capsys: pytest.CaptureFixture[str])
     ],
 )
 def test_what_a_finding_loses_in_a_few_words(capsys: pytest.CaptureFixture[str], changed: dict[str, object], said: str) -> None:
-    terminal.show_report(replace(REPORT, findings=(replace(FINDING, **changed),)))  # type: ignore[arg-type]
+    terminal.show_report(replace(REPORT, findings=(with_columns(FINDING, **changed),)))
     (row,) = (line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("orders-0") and "2>1" in line)
     assert row.endswith(said)
 

@@ -17,12 +17,13 @@ import pytest
 
 from replica_audit.partition.findings.acknowledging import acknowledging
 from replica_audit.past.earlier_runs import earlier_runs
-from replica_audit.past.run import RunRow
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgement, Acknowledgements
 from replica_audit.rows import FINDINGS
 from replica_audit.rows.arrow import OUTCOMES, schema_of
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.findings import CheckedPartition, FoundFinding
+from replica_audit.rows.runs import AuditRun
+from tests.support.rows import sparse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,7 +140,7 @@ def test_any_history(spark: SparkSession, seed: int) -> None:
 
     chosen, model = random.Random(seed), Model()  # noqa: S311
     written: list[dict[str, Any]] = []
-    runs: list[RunRow] = []
+    runs: list[AuditRun] = []
     for number in range(NIGHTS):
         run, on = f"run-{number}", FIRST + timedelta(days=number)
         pattern = chosen.choice(["", "", "", *TOPICS])
@@ -171,7 +172,7 @@ def test_any_history(spark: SparkSession, seed: int) -> None:
         began = datetime.combine(on, datetime.min.time(), UTC)
         for cluster in clusters:
             config = f'{{"topics": "{pattern}"}}'
-            runs.append(RunRow(run_id=run, cluster_id=cluster, status="complete", started_at=began, run_date=on, config=config))
+            runs.append(sparse(AuditRun, run_id=run, cluster_id=cluster, status="complete", started_at=began, run_date=on, config=config))
             if chosen.random() < 0.3:  # a run that was killed says nothing of what is open
                 killed = replace(runs[-1], run_id=f"killed-{number}", status="running", started_at=began + timedelta(hours=1))
                 runs.append(killed)

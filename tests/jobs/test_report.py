@@ -32,8 +32,8 @@ def _the_worst_was_told_before_the_tables(told: list[str], said: Report) -> None
     assert len(first) == 6
     label = {cluster.cluster_id: cluster.label for cluster in said.clusters}
     assert first[:4] == [
-        f"{one.severity}: {one.verdict}: {one.topic}-{one.partition}, broker {one.follower_id} ({label[one.cluster_id]}): {one.reason}"
-        for one in said.findings
+        f"{row.severity}: {row.verdict}: {row.topic}-{row.partition}, broker {row.follower_id} ({label[cluster]}): {row.reason}"
+        for cluster, row in ((one.cluster_id, one.row) for one in said.findings)
     ]
     assert first[5] == f"and {said.finding_count - 5} more; the summary follows"
 

@@ -8,13 +8,15 @@ from typing import Any
 
 from replica_audit.report.facts.run_report import Cluster, Finding, Report
 from replica_audit.report.page.page_data import Losses, PageData
+from replica_audit.rows.pairs import ReplicaVerdict
+from tests.support.rows import sparse
 
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\"><!--\u2028'&quot;"
 
 
 def finding(**changed: Any) -> Finding:
-    made = Finding(
-        cluster_id="c",
+    row = sparse(
+        ReplicaVerdict,
         verdict="stale_tail",
         severity="error",
         topic="orders",
@@ -24,16 +26,19 @@ def finding(**changed: Any) -> Finding:
         leader_source="metadata-log",
         divergence_offset=10,
         truncation_offset=10,
-        restart_offset=None,
-        fetcher_fails=False,
-        still_diverged=False,
         removed_records=5,
         removed_committed=0,
-        already_truncated=None,
         reason="truncates to 10: whether offsets 10..14 were committed is unknown",
-        evidence=None,
     )
-    return replace(made, **changed)
+    made: Finding = with_columns(Finding(cluster_id="c", row=row, fetcher_fails=False, still_diverged=False), **changed)
+    return made
+
+
+def with_columns(found: Any, **changed: Any) -> Any:
+    """Something that the report has of a row, changed in columns of the row, or in what it says besides."""
+    own = {name: changed.pop(name) for name in ("cluster_id", "fetcher_fails", "still_diverged") if name in changed}
+    row = replace(found.row, **changed)
+    return found._replace(row=row, **own) if hasattr(found, "_replace") else replace(found, row=row, **own)
 
 
 def cluster(**changed: Any) -> Cluster:

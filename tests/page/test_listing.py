@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 
 from replica_audit.errors import visible
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
-from replica_audit.report.facts.run_report import ReplicaFinding
 from replica_audit.report.page import plain_words
 from replica_audit.report.page.listing import HOLE, rows_json
 from replica_audit.report.page.page import BUDGET, render, worst_partitions
 from replica_audit.report.page.page_data import Losses, PageData
 from replica_audit.report.page.partition import anchors
 from replica_audit.report.page.plain_words import MEANINGS, headline
+from replica_audit.rows.findings import RunFinding
 from tests.page.runs import HOSTILE, cluster, finding, page_data
+from tests.support.rows import sparse
 
 LOST = {"committed_loss": 3, "stale_tail": 1, "identical": 2}
 
@@ -85,7 +86,8 @@ class TestTheNews:
         )
 
     def test_a_leader_that_cannot_be_read_is_no_good_news(self) -> None:
-        leader = ReplicaFinding(
+        leader = sparse(
+            RunFinding,
             cluster_id="c",
             code="unreadable",
             severity="error",
@@ -102,7 +104,8 @@ class TestTheNews:
 
 class TestTheRows:
     def test_hold_what_the_findings_say(self) -> None:
-        leader = ReplicaFinding(
+        leader = sparse(
+            RunFinding,
             cluster_id="c",
             code="unreadable",
             severity="error",
@@ -118,9 +121,9 @@ class TestTheRows:
         )
         rows = list(decoded(page_data(first, last, leaders=(leader,), statuses=("new", ""))))
         assert [row["verdict"] for row in rows] == ["committed_loss", "unreadable", "inconclusive"]
-        assert rows[0] | {"restart": 4, "cut": None, "status": "new", "reason": first.reason} == rows[0]
+        assert rows[0] | {"restart": 4, "cut": None, "status": "new", "reason": first.row.reason} == rows[0]
         assert rows[1] | {"leader": 3, "follower": -1, "partition": 7, "reason": "the leader itself: bad"} == rows[1]
-        assert rows[2] | {"records": None, "status": "", "reason": last.reason} == rows[2]
+        assert rows[2] | {"records": None, "status": "", "reason": last.row.reason} == rows[2]
 
     @given(st.text(), st.text())
     def test_any_text_comes_back_and_is_harmless(self, reason: str, topic: str) -> None:

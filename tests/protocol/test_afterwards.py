@@ -11,7 +11,8 @@ from replica_audit.protocol.epochs.epoch_table import assign
 from replica_audit.protocol.epochs.lineage import Piece, differ
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.truncation import RULES
-from replica_audit.protocol.verdict.verdict import Cause, Judgement, Verdict, judge
+from replica_audit.protocol.verdict.verdict import Judgement, Verdict, judge
+from replica_audit.rows.codes import Cause
 from tests.protocol.lineages import comparisons
 from tests.protocol.logs import compare, replica
 

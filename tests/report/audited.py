@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
 from datetime import UTC, date, datetime
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from pydantic import TypeAdapter
 
 from replica_audit.partition.pairs.decided_columns import decided_columns
 from replica_audit.partition.pairs.exchange_columns import exchange_columns, learnt_epochs_column
@@ -19,7 +15,7 @@ from replica_audit.protocol.exchange.cuts import can_fail_to_append
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.exchange.truncation import RULES
 from replica_audit.protocol.verdict.verdict import judge
-from replica_audit.rows.encoding import as_dict
+from replica_audit.rows.encoding import as_dict, row_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -47,17 +43,10 @@ class TablesInMemory:
 
     def rows(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
         found = [row for row in self.tables.get(table, []) if all(row[name] == value for name, value in equal.items())]
-        names = [field.name for field in fields(kind)]
-        picked = [{name: row[name] for name in names if name in row} for row in found]
-        return tuple(_adapter(kind).validate_python(picked))
+        return tuple(row_of(kind, row, of_any_version=True) for row in found)
 
     def distinct(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
         return tuple(dict.fromkeys(self.rows(table, kind, **equal)))
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(list[kind])
 
 
 def run_row(**changed: Any) -> Row:

@@ -21,9 +21,9 @@ from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import DueElection, DueFacts, DuePartitions, due_of
-from replica_audit.report.facts.run_report import Electable
 from replica_audit.rows import AUDIT_RUNS, CONSUMER_IMPACTS, FINDINGS, OPEN_TRANSACTIONS, REPLICA_VERDICTS, Table
 from replica_audit.rows.arrow import schema_of
+from replica_audit.rows.findings import ElectionChoice
 from replica_audit.storage.warehouse.memory import MemoryTables
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -80,7 +80,7 @@ def _offline(draw: st.DrawFn) -> dict[str, Any]:
     """With one candidate of rank 1 at most."""
     ranks = draw(st.permutations([1, 2, None])) if draw(st.booleans()) else [2, None]
     choices = [
-        {name: None for name in Electable.__slots__}
+        {name: None for name in ElectionChoice.__slots__}
         | {
             "candidate_id": broker,
             "rank": rank,
@@ -134,7 +134,7 @@ def test_what_is_held_in_python_does_not_grow_with_the_findings() -> None:
         places = [{"topic": "t", "partition": number} for number in range(partitions)]
         lost = {"leader_id": 1, "follower_id": 2, "leader_source": "metadata-log", "verdict": "committed_loss", "severity": "critical"}
         cut = {"truncation_offset": 5, "removed_records": 3, "removed_committed": 2}
-        best = {name: None for name in Electable.__slots__} | {"candidate_id": 1, "rank": 1, "election": "unclean"}
+        best = {name: None for name in ElectionChoice.__slots__} | {"candidate_id": 1, "rank": 1, "election": "unclean"}
         best |= {"lost_records": 2, "in_isr": False, "reason": ""}
         nobody = {"code": "offline_partition", "severity": "error", "status": "new", "summary": "", "candidates": [best]}
         behind = {"group_id": "g", "committed_offset": 9, "validation_result": "truncated", "affected": True, "records_gone": 1}

@@ -7,15 +7,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from replica_audit.past.earlier_runs import EarlierRun, earlier_runs
-from replica_audit.past.run import RunRow
+from replica_audit.rows.runs import AuditRun
+from tests.support.rows import sparse
 
 BEGAN = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-def row(number: int, topics: str | None = "", cluster: str = "c", **known: Any) -> RunRow:
+def row(number: int, topics: str | None = "", cluster: str = "c", **known: Any) -> AuditRun:
     at = BEGAN + timedelta(days=number)
     values = {"status": "complete", "config": None if topics is None else json.dumps({"topics": topics})} | known
-    return RunRow(run_id=f"run-{number}", cluster_id=cluster, started_at=at, run_date=at.date(), **values)
+    return sparse(AuditRun, run_id=f"run-{number}", cluster_id=cluster, started_at=at, run_date=at.date(), **values)
 
 
 def earlier(number: int, *later_topics: str, cluster: str = "c") -> EarlierRun:

@@ -11,16 +11,14 @@ import pandas as pd
 import pytest
 
 from replica_audit.notebook import run_charts
-from replica_audit.protocol.exchange.exchange_cases import Case, EpochRequest, FallsBack, OutOfRange
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.logged_incidents import IncidentKind
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.protocol.verdict.verdict import SEVERITIES, Cause, Severity, Verdict
+from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
 from replica_audit.report.advice import remedies
 from replica_audit.report.facts.exchange_steps import ExplainedStep
 from replica_audit.report.facts.explanation import Explained, Explanation, explain
 from replica_audit.report.facts.question import Question
-from replica_audit.report.facts.run_report import OfflinePartition, ReplicaFinding
 from replica_audit.report.facts.worst_first import CODES_BY_LOSS, VERDICTS_BY_LOSS
 from replica_audit.report.page import plain_words
 from replica_audit.report.page.listing import rows_json
@@ -31,9 +29,12 @@ from replica_audit.report.text import plain_text as summary_text
 from replica_audit.report.text.explanation_text import render
 from replica_audit.report.text.json_report import finding_json
 from replica_audit.rows import REPLICA_VERDICTS, TRUNCATION_POINTS
+from replica_audit.rows.codes import Case, Cause, EpochRequest, FallsBack, OutOfRange
+from replica_audit.rows.findings import RunFinding
 from tests.page.runs import cluster, finding, page_data
 from tests.protocol.logs import compare, replica
 from tests.report.audited import KEYS, Row, TablesInMemory, tables_of
+from tests.support.rows import sparse
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 VERDICTS_DOC = " ".join((DOCS / "verdicts.md").read_text(encoding="utf-8").split())
@@ -127,15 +128,23 @@ class TestACause:
         assert str(cause) in comment(REPLICA_VERDICTS, "cause")
 
 
-def other(code: PartitionCode) -> ReplicaFinding:
-    return ReplicaFinding(
-        cluster_id="c", code=str(code), severity="error", topic="orders", partition=0, broker_id=2, summary="so it is", status="new"
+def other(code: PartitionCode) -> RunFinding:
+    return sparse(
+        RunFinding,
+        cluster_id="c",
+        code=str(code),
+        severity="error",
+        topic="orders",
+        partition=0,
+        broker_id=2,
+        summary="so it is",
+        status="new",
     )
 
 
-def offline() -> OfflinePartition:
+def offline() -> RunFinding:
     unknown = dict.fromkeys(("leader_epoch", "isr", "elr", "last_leader_id", "leaderless_since", "cluster_stopped", "candidates"))
-    return OfflinePartition(cluster_id="c", severity="error", topic="orders", partition=0, summary="nobody", status="new", **unknown)
+    return sparse(RunFinding, cluster_id="c", severity="error", topic="orders", partition=0, summary="nobody", status="new", **unknown)
 
 
 @pytest.mark.parametrize("code", PartitionCode)

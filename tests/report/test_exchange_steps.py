@@ -6,26 +6,24 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from pydantic import TypeAdapter
 
 from replica_audit.partition.pairs.exchange_columns import exchange_columns
 from replica_audit.protocol.comparison.pair import Comparison
-from replica_audit.protocol.exchange.exchange_cases import Case, EpochRequest, FallsBack, OutOfRange
 from replica_audit.protocol.exchange.replay import Protocol, Truncation
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.exchange.truncation import RULES
 from replica_audit.report.facts.exchange_steps import Exchange, exchange
-from replica_audit.report.facts.explained_rows import ExplainedPoint
-from replica_audit.rows.encoding import as_dict
+from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange
+from replica_audit.rows.encoding import as_dict, row_of
+from replica_audit.rows.pairs import TruncationPoint
 from tests.protocol.lineages import comparisons
 from tests.protocol.logs import replica, state
 
-_POINT: TypeAdapter[ExplainedPoint] = TypeAdapter(ExplainedPoint)
 STOPPED = replica(2, alive=False)
 
 
-def point(truncation: Truncation, follower: Replica = STOPPED, **changed: Any) -> ExplainedPoint:
+def point(truncation: Truncation, follower: Replica = STOPPED, **changed: Any) -> TruncationPoint:
     """The row of `truncation_points` that an audit makes of it."""
     row = {
         "follower_id": 2,
@@ -37,7 +35,8 @@ def point(truncation: Truncation, follower: Replica = STOPPED, **changed: Any) -
         "removed_offsets": 0,
         "still_diverged": False,
     }
-    return _POINT.validate_python(row | as_dict(exchange_columns(truncation, in_memory=follower.has_used_its_high_watermark)) | changed)
+    columns = exchange_columns(truncation, in_memory=follower.has_used_its_high_watermark)
+    return row_of(TruncationPoint, row | as_dict(columns) | changed, of_any_version=True)
 
 
 def told(protocol: Protocol, leader: ReplicaState, follower: ReplicaState) -> Exchange:

@@ -13,11 +13,9 @@ from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.advice import remedies
-from replica_audit.report.facts import explained_rows, partition_rows
 from replica_audit.report.facts.explanation import Explanation, explain
 from replica_audit.report.facts.question import Question
 from replica_audit.report.text.explanation_text import SECTIONS, render
-from replica_audit.rows import TABLES
 from tests.protocol.lineages import comparisons
 from tests.protocol.logs import compare, replica
 from tests.report.audited import KEYS, Row, TablesInMemory, tables_of
@@ -317,35 +315,6 @@ def test_every_verdict_has_a_remedy() -> None:
     tables = hole()
     tables["replica_verdicts"][0]["verdict"] = "of_a_later_version"
     assert "no remedy for of_a_later_version" in told(tables)
-
-
-@pytest.mark.parametrize(
-    ("kind", "table"),
-    [
-        (explained_rows.ExplainedRun, "audit_runs"),
-        (explained_rows.TopicPartition, "replica_logs"),
-        (explained_rows.ExplainedVerdict, "replica_verdicts"),
-        (explained_rows.ExplainedPoint, "truncation_points"),
-        (explained_rows.ExplainedLog, "replica_logs"),
-        (explained_rows.ExplainedSegment, "segment_epochs"),
-        (explained_rows.ExplainedEpoch, "epoch_start_offsets"),
-        (explained_rows.ExplainedProblem, "input_errors"),
-        (explained_rows.ExplainedCluster, "replica_roles"),
-        (explained_rows.RuleOutcome, "what_if_rules"),
-        (partition_rows.ExplainedRole, "replica_roles"),
-        (partition_rows.ExplainedElection, "leader_epochs"),
-        (partition_rows.ExplainedIncident, "logged_incidents"),
-        (partition_rows.ExplainedGroup, "consumer_impacts"),
-        (partition_rows.LeaderChoice, "what_if_leaders"),
-        (partition_rows.ExplainedFuture, "future_replicas"),
-    ],
-)
-def test_rows_are_named_as_the_columns(kind: Any, table: str) -> None:
-    columns = {column.name: column for made in TABLES if made.name == table for column in made.columns}
-    fields = {field.name: field for field in dataclasses.fields(kind)}
-    assert set(fields) <= set(columns)
-    wrongly_required = [name for name, field in fields.items() if columns[name].nullable and "None" not in str(field.type)]
-    assert wrongly_required in ([], ["rounds"])
 
 
 def test_sections_are_functions_of_the_explanation_alone() -> None:

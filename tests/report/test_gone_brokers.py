@@ -11,19 +11,22 @@ from typing import Any
 import pytest
 
 from replica_audit.errors import UsageError
-from replica_audit.report.facts.recovery_facts import ActedCandidate, ActedCut, RecoveryFacts
+from replica_audit.report.facts.recovery_facts import RecoveryFacts
 from replica_audit.report.plan.gone import without_gone
 from replica_audit.report.plan.plan import plan_of
 from replica_audit.report.plan.plan_text import render_plan
 from replica_audit.report.plan.steps import GroupPolicy, Plan, Safety
+from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
 from tests.report.test_plan import candidate, facts, files, log, offline, roles, verdict
+from tests.support.rows import sparse
 
 RE_READ = GroupPolicy.RE_READ
 BROKERS = frozenset([1, 2, 3])
 
 
-def cut(broker: int, to: int | None, records: int = 0, committed: int = 0) -> ActedCut:
-    return ActedCut(
+def cut(broker: int, to: int | None, records: int = 0, committed: int = 0) -> FollowerCut:
+    return sparse(
+        FollowerCut,
         broker_id=broker,
         truncation_offset=to,
         restart_offset=None,
@@ -46,7 +49,8 @@ def outage(*, collected: bool = True, **fields: Any) -> RecoveryFacts:
     of_two, of_one = candidate(2, **{"rank": 2} | known), candidate(1, **{"rank": 3} | known | more)
     cuts = [(2, cut(1, None)), (1, cut(2, 10, 2))]
     under = [
-        ActedCandidate(
+        sparse(
+            WhatIfLeader,
             topic="t",
             partition=0,
             candidate_id=leader,

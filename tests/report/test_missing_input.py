@@ -8,8 +8,9 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from replica_audit.past.missing_input import MissingInput, PresentCluster, missing_input, without_acknowledged
-from replica_audit.past.run import RunRow
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgement, Acknowledgements
+from replica_audit.rows.runs import AuditRun
+from tests.support.rows import sparse
 
 NIGHT = datetime(2026, 1, 1, 3, tzinfo=UTC)
 
@@ -24,9 +25,10 @@ def row(
     missing: tuple[int, ...] | None = None,
     exit_code: int = 0,
     seen: str | None = None,
-) -> RunRow:
+) -> AuditRun:
     at = NIGHT + timedelta(days=night)
-    return RunRow(
+    return sparse(
+        AuditRun,
         run_id=f"night-{night}",
         cluster_id=cluster,
         status="complete",
@@ -46,7 +48,7 @@ def here(cluster: str, *brokers: int, path: str | None = None, named: Sequence[i
 
 
 def lacking(
-    rows: Sequence[RunRow], *present: PresentCluster, inputs: Sequence[str] = ("/backup",)
+    rows: Sequence[AuditRun], *present: PresentCluster, inputs: Sequence[str] = ("/backup",)
 ) -> list[tuple[str, tuple[int, ...] | None, str]]:
     found = missing_input(rows, "tonight", present, inputs, inputs)
     return [(one.cluster_id, one.broker_ids, one.last.last_seen_run_id or one.last.run_id) for one in found]

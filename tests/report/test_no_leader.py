@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from replica_audit import cli
-from replica_audit.report.facts.partition_rows import ExplainedRole
 from replica_audit.report.layout.leader_words import pair
 from replica_audit.report.text.roles_text import role_row
+from replica_audit.rows.replicas import ReplicaRole
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"
 BARE = re.compile(r"(?<![\w.)\]}/-])-1(?![\w.:-])")
@@ -87,6 +87,6 @@ def test_a_pair(leader: int, source: str, cell: str) -> None:
 
 @pytest.mark.parametrize(("epoch", "leader", "cells"), [(3, 1, ("3", "1")), (-1, -1, ("none", "nobody")), (None, None, ("", ""))])
 def test_what_a_broker_knows(epoch: int | None, leader: int | None, cells: tuple[str, str]) -> None:
-    blank = dict.fromkeys(name for name in ExplainedRole.__dataclass_fields__)
-    role = ExplainedRole(**blank | {"broker_id": 2, "standing": "behind", "known_leader_epoch": epoch, "known_leader_id": leader})  # type: ignore[arg-type]
+    blank = dict.fromkeys(name for name in ReplicaRole.__dataclass_fields__)
+    role = ReplicaRole(**blank | {"broker_id": 2, "standing": "behind", "known_leader_epoch": epoch, "known_leader_id": leader})  # type: ignore[arg-type]
     assert role_row(role)[6:8] == cells

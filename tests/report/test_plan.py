@@ -20,29 +20,24 @@ from replica_audit.commands.new_folder import check_folder, write_folder
 from replica_audit.errors import OutputError, UsageError
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import due_of
-from replica_audit.report.facts.explained_rows import RejoinOnceCorrected
-from replica_audit.report.facts.recovery_facts import (
-    ActedCandidate,
-    ActedCut,
-    ActedGroup,
-    ActedLog,
-    ActedRole,
-    ActedTransaction,
-    ActedVerdict,
-    LineSource,
-    RecoveryFacts,
-)
-from replica_audit.report.facts.run_report import Electable, OfflinePartition
+from replica_audit.report.facts.recovery_facts import RecoveryFacts
 from replica_audit.report.plan.kafka_files import rows_csv, table_csv
 from replica_audit.report.plan.names import file_name
 from replica_audit.report.plan.plan import plan_of
 from replica_audit.report.plan.plan_text import render_plan
 from replica_audit.report.plan.steps import GroupPolicy, Plan, Safety
+from replica_audit.rows.findings import ElectionChoice, RunFinding
+from replica_audit.rows.history import ConsumerImpact
+from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.replicas import CorrectedLine, FollowerOnceCorrected, ReplicaLog, ReplicaRole
+from replica_audit.rows.transactions import OpenTransactionRow
+from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
+from tests.support.rows import sparse
 
 RE_READ = GroupPolicy.RE_READ
 
 
-def candidate(broker: int, **fields: Any) -> Electable:
+def candidate(broker: int, **fields: Any) -> ElectionChoice:
     ordinary: dict[str, Any] = {
         "candidate_id": broker,
         "rank": 1,
@@ -60,10 +55,10 @@ def candidate(broker: int, **fields: Any) -> Electable:
         "unread_replicas": 0,
         "reason": "nothing is lost",
     }
-    return Electable(**ordinary | fields)
+    return sparse(ElectionChoice, **ordinary | fields)
 
 
-def offline(topic: str, *candidates: Electable, partition: int = 0, **fields: Any) -> OfflinePartition:
+def offline(topic: str, *candidates: ElectionChoice, partition: int = 0, **fields: Any) -> RunFinding:
     ordinary: dict[str, Any] = {
         "cluster_id": "c",
         "severity": "error",
@@ -76,12 +71,13 @@ def offline(topic: str, *candidates: Electable, partition: int = 0, **fields: An
         "summary": "",
         "status": "new",
     }
-    return OfflinePartition(topic=topic, partition=partition, candidates=candidates, **ordinary | fields)
+    return sparse(RunFinding, topic=topic, partition=partition, candidates=candidates, **ordinary | fields)
 
 
-def roles(topic: str, *brokers: int, leader: int = -1, isr: tuple[int, ...] = (), **fields: Any) -> tuple[ActedRole, ...]:
+def roles(topic: str, *brokers: int, leader: int = -1, isr: tuple[int, ...] = (), **fields: Any) -> tuple[ReplicaRole, ...]:
     return tuple(
-        ActedRole(
+        sparse(
+            ReplicaRole,
             topic=topic,
             partition=0,
             broker_id=broker,
@@ -95,7 +91,7 @@ def roles(topic: str, *brokers: int, leader: int = -1, isr: tuple[int, ...] = ()
     )
 
 
-def log(topic: str, broker: int, **fields: Any) -> ActedLog:
+def log(topic: str, broker: int, **fields: Any) -> ReplicaLog:
     ordinary: dict[str, Any] = {
         "partition": 0,
         "log_dir": "/var/lib/kafka/data-0",
@@ -105,10 +101,10 @@ def log(topic: str, broker: int, **fields: Any) -> ActedLog:
         "log_end_offset": 100,
         "unreadable_reason": None,
     }
-    return ActedLog(topic=topic, broker_id=broker, **ordinary | fields)
+    return sparse(ReplicaLog, topic=topic, broker_id=broker, **ordinary | fields)
 
 
-def verdict(topic: str, follower: int, kind: str, **fields: Any) -> ActedVerdict:
+def verdict(topic: str, follower: int, kind: str, **fields: Any) -> ReplicaVerdict:
     ordinary: dict[str, Any] = {
         "partition": 0,
         "leader_id": 1,
@@ -122,11 +118,12 @@ def verdict(topic: str, follower: int, kind: str, **fields: Any) -> ActedVerdict
         "wrong_lines_broker_id": None,
         "cause": None,
     }
-    return ActedVerdict(topic=topic, follower_id=follower, verdict=kind, **ordinary | fields)
+    return sparse(ReplicaVerdict, topic=topic, follower_id=follower, verdict=kind, **ordinary | fields)
 
 
-def group(name: str, topic: str, committed: int, reset: int | None) -> ActedGroup:
-    return ActedGroup(
+def group(name: str, topic: str, committed: int, reset: int | None) -> ConsumerImpact:
+    return sparse(
+        ConsumerImpact,
         group_id=name,
         topic=topic,
         partition=0,
@@ -139,7 +136,7 @@ def group(name: str, topic: str, committed: int, reset: int | None) -> ActedGrou
     )
 
 
-def transaction(topic: str, **fields: Any) -> ActedTransaction:
+def transaction(topic: str, **fields: Any) -> OpenTransactionRow:
     ordinary: dict[str, Any] = {
         "partition": 0,
         "leader_id": 1,
@@ -159,7 +156,7 @@ def transaction(topic: str, **fields: Any) -> ActedTransaction:
         "coordinator_epoch": 0,
         "hangs_because": "marker-removed",
     }
-    return ActedTransaction(topic=topic, **ordinary | fields)
+    return sparse(OpenTransactionRow, topic=topic, **ordinary | fields)
 
 
 def facts(**fields: Any) -> RecoveryFacts:
@@ -213,7 +210,7 @@ def test_leaders_of_several_partitions_are_elected_one_after_the_other() -> None
         pytest.param(candidate(2, election="clean", broker_up=True), "could be elected cleanly but is not", id="it runs"),
     ],
 )
-def test_an_election_that_may_lose_more_than_it_saves_is_refused(choice: Electable, why: str) -> None:
+def test_an_election_that_may_lose_more_than_it_saves_is_refused(choice: ElectionChoice, why: str) -> None:
     plan = plan_of(facts(offline=(offline("t", choice),), roles=roles("t", 1, 2)), RE_READ)
     assert why in plan.refusals[0].why
     assert not any(name.startswith("elect") for name in files(plan))
@@ -285,11 +282,11 @@ def test_a_corrected_checkpoint_lies_at_its_place_with_what_it_does() -> None:
         1,
         corrected_checkpoint="0\n2\n6 0\n7 1800\n",
         corrected_entries=(
-            LineSource(epoch=6, start_offset=0, source="batches", from_broker_id=None),
-            LineSource(epoch=7, start_offset=1800, source="other_replica", from_broker_id=3),
+            CorrectedLine(epoch=6, start_offset=0, source="batches", from_broker_id=None),
+            CorrectedLine(epoch=7, start_offset=1800, source="other_replica", from_broker_id=3),
         ),
         rejoins_once_corrected=(
-            RejoinOnceCorrected(leader_id=1, follower_id=2, truncation_offset=None, restart_offset=None, catches_up=True),
+            sparse(FollowerOnceCorrected, leader_id=1, follower_id=2, truncation_offset=None, restart_offset=None, catches_up=True),
         ),
     )
     plan = plan_of(facts(logs=(wrong,)), RE_READ)
@@ -308,7 +305,7 @@ def test_a_corrected_checkpoint_lies_at_its_place_with_what_it_does() -> None:
     stuck = replace(
         wrong,
         rejoins_once_corrected=(
-            RejoinOnceCorrected(leader_id=1, follower_id=2, truncation_offset=None, restart_offset=None, catches_up=False),
+            sparse(FollowerOnceCorrected, leader_id=1, follower_id=2, truncation_offset=None, restart_offset=None, catches_up=False),
         ),
     )
     refused = plan_of(facts(logs=(stuck, log("u", 1, not_corrected_because="epochs-go-backwards"))), RE_READ)
@@ -319,9 +316,15 @@ def test_a_corrected_checkpoint_lies_at_its_place_with_what_it_does() -> None:
     ]
 
 
-def _rejoin(follower: int, *, still_diverged: bool) -> RejoinOnceCorrected:
-    return RejoinOnceCorrected(
-        leader_id=1, follower_id=follower, truncation_offset=None, restart_offset=None, catches_up=True, still_diverged=still_diverged
+def _rejoin(follower: int, *, still_diverged: bool) -> FollowerOnceCorrected:
+    return sparse(
+        FollowerOnceCorrected,
+        leader_id=1,
+        follower_id=follower,
+        truncation_offset=None,
+        restart_offset=None,
+        catches_up=True,
+        still_diverged=still_diverged,
     )
 
 
@@ -337,13 +340,13 @@ def test_a_corrected_file_does_not_make_up_for_batches_of_its_own_log(diverged: 
     assert ["batches that are not the leader's" in one.why for one in plan.refusals] == ([] if is_corrected else [True])
 
 
-def _corrected(topic: str, broker: int, log_dir: Path, content: str) -> ActedLog:
+def _corrected(topic: str, broker: int, log_dir: Path, content: str) -> ReplicaLog:
     return log(topic, broker, log_dir=str(log_dir), corrected_checkpoint=content, corrected_entries=())
 
 
 def test_a_diverged_replica_is_corrected_rather_than_rebuilt_and_saved_before_it_is_cut() -> None:
     """With the right epochs it notices: the replay says where it then truncates to. Another on the broker is cut by the same restart."""
-    rejoins = (RejoinOnceCorrected(leader_id=1, follower_id=2, truncation_offset=13, restart_offset=None, catches_up=True),)
+    rejoins = (sparse(FollowerOnceCorrected, leader_id=1, follower_id=2, truncation_offset=13, restart_offset=None, catches_up=True),)
     wrong = log("t", 2, corrected_checkpoint="0\n0\n", corrected_entries=(), rejoins_once_corrected=rejoins)
     cut = verdict("u", 2, "committed_loss", truncation_offset=10, removed_records=5, removed_offsets=5, removed_committed=4)
     known: dict[str, Any] = {"leader": 1, "isr": (1, 2), "min_insync_replicas": 1}
@@ -651,7 +654,7 @@ def _led(plan: Plan) -> list[str]:
     return [step.title.split(":")[0].split(" for ")[0] for step in plan.steps if step.safety is Safety.ELECT]
 
 
-def _isr(topic: str, best: int, isr: int, *, loses: int, instead: int) -> OfflinePartition:
+def _isr(topic: str, best: int, isr: int, *, loses: int, instead: int) -> RunFinding:
     """A partition whose best leader loses less than the member of its ISR."""
     kinds = {broker: "clean" if broker == isr else "unclean" for broker in (best, isr)}
     others = () if best == isr else (candidate(isr, rank=2, election=kinds[isr], in_isr=True, lost_offsets=instead, lost_records=instead),)
@@ -711,7 +714,8 @@ def test_a_cluster_that_was_shut_down_is_started_in_order_if_something_else_is_o
 
 
 def test_who_truncates_what_under_each_candidate() -> None:
-    cut = ActedCut(
+    cut = sparse(
+        FollowerCut,
         broker_id=2,
         truncation_offset=7,
         restart_offset=None,
@@ -727,8 +731,8 @@ def test_who_truncates_what_under_each_candidate() -> None:
         roles=roles("a", 3, 2),
         logs=(log("a", 2), log("a", 3)),
         candidates=(
-            ActedCandidate(topic="a", partition=0, candidate_id=3, log_end_offset=7, follower_cuts=(cut,)),
-            ActedCandidate(topic="a", partition=0, candidate_id=2, log_end_offset=10, follower_cuts=(replace(nothing, broker_id=3),)),
+            sparse(WhatIfLeader, topic="a", partition=0, candidate_id=3, log_end_offset=7, follower_cuts=(cut,)),
+            sparse(WhatIfLeader, topic="a", partition=0, candidate_id=2, log_end_offset=10, follower_cuts=(replace(nothing, broker_id=3),)),
         ),
     )
     plan = plan_of(found, RE_READ)

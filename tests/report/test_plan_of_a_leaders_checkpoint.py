@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from replica_audit import cli
-from replica_audit.report.facts.explained_rows import RejoinOnceCorrected
 from replica_audit.report.facts.recovery_facts import RecoveryFacts
 from replica_audit.report.plan.plan import plan_of
 from replica_audit.report.plan.steps import GroupPolicy, Safety
+from replica_audit.rows.replicas import FollowerOnceCorrected
 from tests.report.test_plan import facts, log, roles, verdict
+from tests.support.rows import sparse
 
 LOSS = Path(__file__).resolve().parents[1] / "data" / "sample" / "committed-loss"
 
@@ -56,12 +57,12 @@ def _rows(file: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(file.read_text().splitlines()))
 
 
-def _then(follower: int, **fields: Any) -> RejoinOnceCorrected:
+def _then(follower: int, **fields: Any) -> FollowerOnceCorrected:
     ordinary: dict[str, Any] = {"truncation_offset": 10, "restart_offset": None, "catches_up": True, "still_diverged": False}
-    return RejoinOnceCorrected(leader_id=1, follower_id=follower, **ordinary | fields)
+    return sparse(FollowerOnceCorrected, leader_id=1, follower_id=follower, **ordinary | fields)
 
 
-def _facts(*then: RejoinOnceCorrected, kind: str = "log_matching_violation", **fields: Any) -> RecoveryFacts:
+def _facts(*then: FollowerOnceCorrected, kind: str = "log_matching_violation", **fields: Any) -> RecoveryFacts:
     """Broker 1 leads with a wrong file, broker 2 follows."""
     leader = log("t", 1, corrected_checkpoint="0\n0\n", corrected_entries=(), rejoins_once_corrected=then)
     cut: dict[str, Any] = {"truncation_offset": 15, "divergence_offset": 10, "removed_records": 5}

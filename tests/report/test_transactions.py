@@ -13,9 +13,9 @@ from replica_audit.protocol.transactions.open_transactions import HangsBecause
 from replica_audit.report.advice.transaction_remedies import in_short
 from replica_audit.report.facts.explanation import explain
 from replica_audit.report.facts.question import Question
-from replica_audit.report.facts.transaction_rows import ExplainedTransaction
 from replica_audit.report.page.partition import Section, section
 from replica_audit.report.text.json_report import json_pieces
+from replica_audit.rows.transactions import HangingTransaction
 from tests.page.runs import page_data
 from tests.report.audited import KEYS, Row, TablesInMemory
 from tests.report.test_partition_text import alone, pair, told, words
@@ -233,7 +233,7 @@ def test_hostile_names_are_shown_as_escapes() -> None:
 
 def test_a_list_of_findings_says_it_in_short() -> None:
     row = {name: value for name, value in opened(may_be_committed=True, waiting_groups=("g",)).items() if name not in KEYS}
-    one = ExplainedTransaction(**row)
+    one = HangingTransaction(**row)
     alone_, save, end = in_short([one], "orders", 0)
     assert alone_.startswith("why: its coordinator completed it")
     assert alone_.endswith("Group g has committed there: with read_committed it is stuck.")

@@ -12,22 +12,23 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from replica_audit.errors import UsageError
+from replica_audit.rows.columns import Bigint
 from replica_audit.storage.warehouse import arrow_tables
 from replica_audit.storage.warehouse.reader import WarehouseTables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    first: int
-    second: int | None
+    first: Bigint
+    second: Bigint | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thing:
     name: str
-    size: int | None
-    parts: tuple[Part, ...] = ()
-    later: str | None = "not yet"
+    size: Bigint | None
+    parts: tuple[Part, ...]
+    later: str | None
 
 
 ROWS: list[dict[str, Any]] = [
@@ -58,9 +59,9 @@ def names(rows: tuple[Thing, ...]) -> list[str]:
     return sorted(row.name for row in rows)
 
 
-def test_rows_are_typed_and_what_a_table_lacks_is_the_default(warehouse: Path) -> None:
+def test_rows_are_typed_and_what_a_table_lacks_is_null(warehouse: Path) -> None:
     assert WarehouseTables(str(warehouse)).rows("things", Thing, run_id="a", partition=0) == (
-        Thing(name="x", size=1, parts=(Part(first=1, second=None),), later="not yet"),
+        Thing(name="x", size=1, parts=(Part(first=1, second=None),), later=None),
     )
 
 

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from datetime import date, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -47,8 +48,8 @@ def sql_type(annotation: Any) -> tuple[str, bool]:
     if get_origin(annotation) is Mapping:
         key, value = (sql_type(part)[0] for part in get_args(annotation))
         return f"map<{key},{value}>", nullable
-    if annotation in SQL:
-        return SQL[annotation], nullable
+    if annotation in SQL or issubclass(annotation, StrEnum):
+        return SQL.get(annotation, "string"), nullable
     fields = get_type_hints(annotation, include_extras=True)
     names = [field.name for field in dataclasses.fields(annotation)]
     return f"struct<{','.join(f'{name}:{sql_type(fields[name])[0]}' for name in names)}>", nullable

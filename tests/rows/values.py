@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
-from typing import Any, TypeVar
+from enum import StrEnum
+from typing import Any, TypeVar, get_args, get_origin
 
 import pyarrow as pa
 
-from replica_audit.rows.arrow import struct_of
+from replica_audit.rows.arrow import type_of
+from replica_audit.rows.columns import Hint, hints_of
 from replica_audit.rows.encoding import row_of
 
 RowT = TypeVar("RowT")
@@ -23,14 +27,21 @@ _PLAIN = {
 
 def full_row(kind: type[RowT]) -> RowT:
     """A row with a value in every column, the largest that a number can have."""
-    return row_of(kind, {field.name: _value(field.type) for field in struct_of(kind)})
+    return row_of(kind, _values(kind))
 
 
-def _value(kind: pa.DataType) -> Any:
-    if isinstance(kind, pa.ListType):
-        return [_value(kind.value_type)] * 2
-    if isinstance(kind, pa.MapType):
-        return {_value(kind.key_type): _value(kind.item_type)}
-    if isinstance(kind, pa.StructType):
-        return {field.name: _value(field.type) for field in kind}
-    return _PLAIN[kind]
+def _values(kind: Any) -> dict[str, Any]:
+    return {name: _value(hint) for name, hint in hints_of(kind).items()}
+
+
+def _value(hint: Hint) -> Any:
+    if get_origin(hint.kind) is tuple:
+        return [_value(Hint.of(get_args(hint.kind)[0]))] * 2
+    if get_origin(hint.kind) is Mapping:
+        key, value = (_value(Hint.of(part)) for part in get_args(hint.kind))
+        return {key: value}
+    if dataclasses.is_dataclass(hint.kind):
+        return _values(hint.kind)
+    if issubclass(hint.kind, StrEnum):
+        return str(next(iter(hint.kind)))
+    return _PLAIN[type_of(hint)]

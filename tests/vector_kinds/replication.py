@@ -8,9 +8,9 @@ from typing import Any
 from replica_audit.protocol.consumers.positions import validate_position
 from replica_audit.protocol.epochs.epoch_table import UNDEFINED, EpochEntry, table
 from replica_audit.protocol.exchange import replay as tr
-from replica_audit.protocol.exchange.exchange_cases import EpochRequest
 from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.exchange.truncation import RULES
+from replica_audit.rows.codes import EpochRequest
 
 Row = dict[str, Any]
 

@@ -148,9 +148,9 @@ def _write(given: argparse.Namespace, report: Report, run: Callable[[], PastRun]
     from replica_audit.commands.terminal import show_report
     from replica_audit.past.findings import ListedRows
     from replica_audit.past.metrics import run_metrics
-    from replica_audit.report.facts.explained_rows import NOTHING_READ
     from replica_audit.report.text.json_report import json_pieces
     from replica_audit.report.text.metrics_text import metrics_text
+    from replica_audit.rows.runs import NOTHING_READ
 
     if given.json:
         outputs.write("--json", given.json, json_pieces(report, ListedRows(run())))

@@ -15,9 +15,9 @@ from replica_audit.notebook.partition import Partition
 from replica_audit.notebook.simulation import frame_of, simulated_frame
 from replica_audit.protocol.simulation.situation import Action
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
-from replica_audit.report.facts.explained_rows import ExplainedRun as RunRow
 from replica_audit.report.facts.question import Question, parse_partition
 from replica_audit.rows import REPLICA_VERDICTS
+from replica_audit.rows.runs import AuditRun as RunRow
 from replica_audit.words import count
 
 if TYPE_CHECKING:

@@ -3,58 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from replica_audit.model import BatchRun
 from replica_audit.protocol.epochs.epoch_table import table
 from replica_audit.protocol.epochs.lineage import Span, history_of_runs, history_of_table
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.exchange.replica import Replica
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedLog:
-    """A row of `replica_logs`."""
-
-    broker_id: int
-    state: str
-    log_dir: str
-    topic_id: str | None
-    log_start_offset: int | None
-    log_end_offset: int | None
-    high_watermark: int | None
-    cleaner_offset: int | None
-    unreadable_reason: str | None
-    corrected_checkpoint: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedRun:
-    """A row of `segment_epochs`."""
-
-    broker_id: int
-    log_dir: str
-    segment_base_offset: int
-    leader_epoch: int
-    first_offset: int
-    last_offset: int
-    batch_count: int
-    record_count: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedEpoch:
-    """A row of `epoch_start_offsets`."""
-
-    broker_id: int
-    leader_epoch: int
-    start_offset: int
-    in_effect: bool
+from replica_audit.rows.replicas import EpochStartOffset, ReplicaLog, SegmentEpoch
 
 
 def simulated_replica(
-    row: SimulatedLog, segments: Iterable[SimulatedRun] | None, epochs: Iterable[SimulatedEpoch], *, alive: bool, in_isr: bool
+    row: ReplicaLog, segments: Iterable[SegmentEpoch] | None, epochs: Iterable[EpochStartOffset], *, alive: bool, in_isr: bool
 ) -> Replica:
     """A replica as the audit loaded it, as far as the tables keep it.
 
@@ -91,7 +50,7 @@ def simulated_replica(
     )
 
 
-def _run(one: SimulatedRun) -> BatchRun:
+def _run(one: SegmentEpoch) -> BatchRun:
     run = _run_of(Span(one.leader_epoch, one.first_offset, one.last_offset + 1))
     return run._replace(batch_count=one.batch_count, record_count=one.record_count, size_bytes=one.size_bytes)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pandas as pd
 
 from replica_audit.errors import UsageError
-from replica_audit.notebook.simulated_replica import SimulatedEpoch, SimulatedLog, SimulatedRun, simulated_replica
+from replica_audit.notebook.simulated_replica import simulated_replica
 from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.epochs.epoch_table import table
 from replica_audit.protocol.exchange.replay import Protocol
@@ -27,6 +27,8 @@ from replica_audit.protocol.simulation.situation import (
     StartBroker,
     StopBroker,
 )
+from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.replicas import EpochStartOffset, ReplicaLog, ReplicaRole, SegmentEpoch
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 
 _STEP = re.compile(r"(start|stop|correct|gone) (\d+)|elect (\d+)( unclean)?|restore (\d+) from (\d+)")
@@ -35,26 +37,6 @@ _NUMBERS = {
     name: "Int64"
     for name in ("step", "leader_id", "follower_id", "truncation_offset", "restart_offset", "lost_offsets", "lost_committed", "at_stake")
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedRole:
-    """A row of `replica_roles`."""
-
-    broker_id: int
-    leader_id: int
-    leader_epoch: int
-    standing: str
-    in_isr: bool
-    in_elr: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedPoint:
-    """A row of `truncation_points`, or of `replica_verdicts`: the protocol, and whether the topic is compacted."""
-
-    protocol: str
-    compacted: bool | None = None
 
 
 class PartitionSimulator:
@@ -71,13 +53,13 @@ class PartitionSimulator:
             UsageError: a table cannot be read.
         """
         keys: dict[str, str | int | None] = {"run_id": run_id, "cluster_id": cluster_id, "topic": topic, "partition": partition}
-        directories = tables.rows("replica_logs", SimulatedLog, **keys)
+        directories = tables.rows("replica_logs", ReplicaLog, **keys)
         logs = [row for row in directories if row.state == "current"]
         places = Counter((row.broker_id, row.log_dir) for row in directories)
-        segments = tables.rows("segment_epochs", SimulatedRun, **keys)
-        epochs = tables.rows("epoch_start_offsets", SimulatedEpoch, **keys)
-        roles = {row.broker_id: row for row in tables.rows("replica_roles", SimulatedRole, **keys)}
-        rules = tables.rows("replica_verdicts", SimulatedPoint, **keys)
+        segments = tables.rows("segment_epochs", SegmentEpoch, **keys)
+        epochs = tables.rows("epoch_start_offsets", EpochStartOffset, **keys)
+        roles = {row.broker_id: row for row in tables.rows("replica_roles", ReplicaRole, **keys)}
+        rules = tables.rows("replica_verdicts", ReplicaVerdict, **keys)
         self.corrected = {row.broker_id: row.corrected_checkpoint for row in logs if row.corrected_checkpoint is not None}
         self.protocol = Protocol(rules[0].protocol) if rules else Protocol.TRUNCATE_ON_FETCH
         runs = {broker for broker, row in roles.items() if row.standing in _RUN}

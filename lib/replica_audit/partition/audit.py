@@ -51,8 +51,9 @@ from replica_audit.protocol.comparison.touched import touched_by
 from replica_audit.protocol.comparison.unreached import unreached_high_watermark
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.exchange.replay import Protocol
-from replica_audit.protocol.verdict.verdict import Cause, Judgement, inconclusive
+from replica_audit.protocol.verdict.verdict import Judgement, inconclusive
 from replica_audit.rows.audited import AuditedPartition
+from replica_audit.rows.codes import Cause
 from replica_audit.rows.damage import DamagedBatch
 from replica_audit.rows.history import LoggedIncident
 from replica_audit.rows.pairs import ReplicaVerdict

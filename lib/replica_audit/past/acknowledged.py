@@ -48,7 +48,7 @@ def findings(
     if acknowledged is not None:
         is_known = with_acknowledgement(read)
         read = read.filter(is_known if acknowledged else pc.invert(is_known))
-    return read.select(list(names))
+    return read.select(list(dict.fromkeys(names)))
 
 
 def without_known(run: PastRun, verdicts: pa.Table) -> pa.Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,19 +11,20 @@ import pyarrow.dataset as ds
 from replica_audit.past.acknowledged import findings as findings_of
 from replica_audit.past.acknowledged import found as found_of
 from replica_audit.past.acknowledged import without_known
-from replica_audit.past.report import PARTITION, report_of
+from replica_audit.past.report import PARTITION, report_of, whole_findings
 from replica_audit.past.run import PastRun, in_order
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.run_report import Finding, ReplicaFinding
+from replica_audit.report.facts.run_report import Finding
 from replica_audit.report.facts.worst_first import SEVERITIES
 from replica_audit.report.page.page_data import Losses, PageData
 from replica_audit.rows import FINDINGS, REPLICA_VERDICTS
 from replica_audit.rows.arrow import schema_of
+from replica_audit.rows.findings import RunFinding
 
 _KEYS = ["cluster_id", "code", "topic", "partition", "broker_id"]
-_COLUMNS = [field.name for field in fields(ReplicaFinding) if field.name != "hanging"]  # Arrow joins no tables with nested columns
+_COLUMNS = [*_KEYS, "finding_key", "severity"]
 _RESOLVED = 50
 _LEADERS = 200
 
@@ -43,7 +43,7 @@ def page_data(run: PastRun, top: int) -> PageData:
         finished_at=max((row.finished_at for row in run.runs if row.finished_at is not None), default=None),
         run_date=about.run_date,
         inputs=about.inputs or (),
-        versions=tuple(sorted(about.versions or ())),
+        versions=tuple(sorted((about.versions or {}).items())),
         settings=tuple((name, str(value)) for name, value in sorted(run.settings.items())),
         losses=_losses(run),
         statuses=_statuses(run, report.findings),
@@ -75,7 +75,13 @@ def _statuses(run: PastRun, findings: Sequence[Finding]) -> tuple[str, ...]:
     schema = pa.schema([schema_of(FINDINGS).field(name).with_nullable(True) for name in _KEYS])
     wanted = pa.Table.from_pylist(
         [
-            {"cluster_id": f.cluster_id, "code": f.verdict, "topic": f.topic, "partition": f.partition, "broker_id": f.follower_id}
+            {
+                "cluster_id": f.cluster_id,
+                "code": f.row.verdict,
+                "topic": f.row.topic,
+                "partition": f.row.partition,
+                "broker_id": f.row.follower_id,
+            }
             for f in findings
         ],
         schema=schema,
@@ -86,7 +92,7 @@ def _statuses(run: PastRun, findings: Sequence[Finding]) -> tuple[str, ...]:
     return tuple(said[place] for place in range(len(findings)))
 
 
-def _leaders(run: PastRun) -> tuple[ReplicaFinding, ...]:
+def _leaders(run: PastRun) -> tuple[RunFinding, ...]:
     """Findings that are no verdict on a follower: leaders that cannot be read, and those of a partition, the worst first."""
     unreadable = str(Verdict.UNREADABLE)
     codes = [unreadable, *map(str, PartitionCode)]
@@ -98,10 +104,9 @@ def _leaders(run: PastRun) -> tuple[ReplicaFinding, ...]:
     return _some(run, found.join(followers, keys, [*PARTITION, "verdict", "follower_id"], join_type="left anti"), _LEADERS)
 
 
-def _some(run: PastRun, found: pa.Table, most: int) -> tuple[ReplicaFinding, ...]:
+def _some(run: PastRun, found: pa.Table, most: int) -> tuple[RunFinding, ...]:
     ranked = found.append_column("severity_rank", pc.index_in(found["severity"], pa.array(SEVERITIES)))
     first = pa.array([str(PartitionCode.OFFLINE_PARTITION)])
     ranked = ranked.append_column("code_rank", pc.index_in(found["code"], first))  # null comes last
     order = [(name, "ascending") for name in ("severity_rank", "code_rank", *_KEYS)]
-    rows = found.take(in_order(ranked, order)[:most]).select(_COLUMNS).to_pylist()
-    return run.tables.typed(FINDINGS.name, rows, ReplicaFinding)
+    return whole_findings(run, found.take(in_order(ranked, order)[:most]))

@@ -89,7 +89,7 @@ def _without(rows: pa.Table, apart: pa.Table | None) -> pa.Table:
 
 
 def _to_be_cut(verdicts: pa.Table) -> pa.Table:
-    """`ActedVerdict.will_be_cut` of every row."""
+    """`recovery_facts.will_be_cut` of every row."""
     is_cut = pc.field("truncation_offset").is_valid() | pc.field("restart_offset").is_valid()
     loses = pc.field("verdict").isin([str(Verdict.STALE_TAIL), str(Verdict.COMMITTED_LOSS)])
     is_done = pc.coalesce(pc.field("already_truncated"), pc.scalar(False))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 
-from replica_audit.past.run import RunRow
+from replica_audit.rows.runs import AuditRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,12 +18,12 @@ class EarlierRun:
     later_topics: tuple[str, ...] = ()
 
 
-def runs_before(rows: Iterable[RunRow], run_id: str) -> list[RunRow]:
+def runs_before(rows: Iterable[AuditRun], run_id: str) -> list[AuditRun]:
     """Return the rows of `audit_runs` that count, oldest first, without those of a run itself."""
     return sorted((row for row in rows if row.counts and row.run_id != run_id), key=attrgetter("started_at"))
 
 
-def earlier_runs(rows: Iterable[RunRow], run_id: str) -> tuple[EarlierRun, ...]:
+def earlier_runs(rows: Iterable[AuditRun], run_id: str) -> tuple[EarlierRun, ...]:
     """The runs whose findings a run goes on from.
 
     Args:

@@ -12,13 +12,13 @@ import pyarrow.dataset as ds
 
 from replica_audit.errors import UsageError
 from replica_audit.past.acknowledged import OPEN, findings, found, known_verdicts_by_cluster
-from replica_audit.past.run import PastRun, RunRow, counted
+from replica_audit.past.run import PastRun, counted
 from replica_audit.past.verified import never_checked, oldest_capture, oldest_check
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.run_metrics import ACKNOWLEDGED, REMOVED, TO_REMOVE, ClusterMetrics
 from replica_audit.rows import CONSUMER_IMPACTS, INPUT_ERRORS, REPLICA_LOGS, REPLICA_VERDICTS
-from replica_audit.rows.runs import NO_CLUSTER
+from replica_audit.rows.runs import NO_CLUSTER, AuditRun
 
 
 def run_metrics(run: PastRun) -> Iterator[ClusterMetrics]:
@@ -69,7 +69,7 @@ def run_metrics(run: PastRun) -> Iterator[ClusterMetrics]:
         )
 
 
-def _when_last_seen(run: PastRun, row: RunRow) -> ClusterMetrics | None:
+def _when_last_seen(run: PastRun, row: AuditRun) -> ClusterMetrics | None:
     """The numbers of the run that read a missing cluster last, so that no alert on it ends; None if that run is no longer kept."""
     try:
         last = PastRun(run.tables, row.last_seen_run_id)
@@ -79,7 +79,7 @@ def _when_last_seen(run: PastRun, row: RunRow) -> ClusterMetrics | None:
     return None if found is None else replace(found, is_missing=True, exit_code=row.exit_code or 0)
 
 
-def _on_missing_brokers(run: PastRun, row: RunRow) -> Counter[str]:
+def _on_missing_brokers(run: PastRun, row: AuditRun) -> Counter[str]:
     """The last verdicts on followers of brokers that the input lacks: an alert on them does not end because a folder is gone."""
     missing = ds.field("broker_id").isin(list(row.missing_broker_ids or ())) & (ds.field("cluster_id") == row.cluster_id)
     open_before = findings(run, ["code"], [Status.UNCONFIRMED], missing) if row.missing_broker_ids else None
@@ -87,11 +87,11 @@ def _on_missing_brokers(run: PastRun, row: RunRow) -> Counter[str]:
     return Counter(code for code in codes if code in set(Verdict))
 
 
-def _bytes(run: PastRun, row: RunRow) -> int:
+def _bytes(run: PastRun, row: AuditRun) -> int:
     return _sum(run.read(REPLICA_LOGS, ["size_bytes"], ds.field("cluster_id") == row.cluster_id)["size_bytes"])
 
 
-def _truncated(run: PastRun, row: RunRow) -> dict[str, dict[str, int]]:
+def _truncated(run: PastRun, row: AuditRun) -> dict[str, dict[str, int]]:
     """What of what followers will truncate, or have truncated since they were copied, their leaders do not hold."""
     # how many records is unknown where a batch index is damaged; how many committed offsets is not
     is_removed = (ds.field("cluster_id") == row.cluster_id) & ((ds.field("removed_records") > 0) | (ds.field("removed_committed") > 0))
@@ -104,7 +104,7 @@ def _truncated(run: PastRun, row: RunRow) -> dict[str, dict[str, int]]:
     }
 
 
-def _not_counted(run: PastRun, row: RunRow) -> int:
+def _not_counted(run: PastRun, row: AuditRun) -> int:
     """How many followers truncate records of which the number is unknown, and so in no sum."""
     truncates = ds.field("truncation_offset").is_valid() | ds.field("restart_offset").is_valid()
     own = ds.field("cluster_id") == row.cluster_id

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from replica_audit.past.earlier_runs import runs_before
-from replica_audit.past.run import RunRow
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements, AckState, AckSubject
 from replica_audit.protocol.verdict.confirmation import MissingCode
 from replica_audit.protocol.verdict.verdict import Severity
-from replica_audit.rows.runs import NO_CLUSTER
+from replica_audit.rows.runs import NO_CLUSTER, AuditRun
 
 _DATE = re.compile(r"\d{4}[-_.]?\d{2}[-_.]?\d{2}([T_-]?\d{2}[-_.:]?\d{2}([-_.:]?\d{2})?Z?)?")
 _NO_NAMES = frozenset({"", ".", "..", "/"})
@@ -35,7 +34,7 @@ class PresentCluster:
 class MissingInput:
     """What is missing of a cluster: all of it, or some brokers (`broker_ids`; None: all of it). `last` is the row of its latest run."""
 
-    last: RunRow
+    last: AuditRun
     broker_ids: tuple[int, ...] | None = None
 
     @property
@@ -45,7 +44,7 @@ class MissingInput:
 
 
 def missing_input(
-    rows: Iterable[RunRow], run_id: str, present: Sequence[PresentCluster], inputs: Sequence[str], places: Sequence[str]
+    rows: Iterable[AuditRun], run_id: str, present: Sequence[PresentCluster], inputs: Sequence[str], places: Sequence[str]
 ) -> Iterator[MissingInput]:
     """Compare this run's input with that of the latest run of each cluster, as far as this run's inputs cover it.
 
@@ -89,7 +88,7 @@ def _is_gone(acknowledged: Acknowledgements, code: MissingCode, broker_id: int) 
     return decided is not None and decided[0].verdict is not None and decided[1] is AckState.ACKNOWLEDGED
 
 
-def _missing_brokers(last: RunRow, now: PresentCluster) -> Iterator[MissingInput]:
+def _missing_brokers(last: AuditRun, now: PresentCluster) -> Iterator[MissingInput]:
     """The brokers of the latest run of the same folder that are not here, unless the metadata no longer knows them."""
     before = {*(last.broker_ids or ()), *(last.missing_broker_ids or ())}
     gone = before.difference(now.broker_ids)
@@ -99,7 +98,7 @@ def _missing_brokers(last: RunRow, now: PresentCluster) -> Iterator[MissingInput
         yield MissingInput(last=last, broker_ids=tuple(sorted(gone)))
 
 
-def _covers(inputs: Sequence[str], row: RunRow) -> bool:
+def _covers(inputs: Sequence[str], row: AuditRun) -> bool:
     same = {_undated(given) for given in inputs} == {_undated(given) for given in row.inputs or ()}
     return any(_is_below(row.path, given) for given in inputs) or (same and all(_has_name(given) for given in inputs))
 

@@ -12,9 +12,10 @@ from replica_audit.past.recovery import recovery_of
 from replica_audit.past.run import PastRun
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.report.facts.recovery_facts import ActedCut, PartitionKey
+from replica_audit.report.facts.recovery_facts import PartitionKey
 from replica_audit.report.plan.elections import leaders_by_plan
 from replica_audit.rows import FINDINGS
+from replica_audit.rows.what_if import FollowerCut
 
 _OFFLINE = PartitionCode.OFFLINE_PARTITION
 
@@ -25,7 +26,7 @@ class PlannedCut:
 
     key: PartitionKey
     leader_id: int
-    cut: ActedCut
+    cut: FollowerCut
 
     def as_row(self, cluster_id: str, *, compacted: bool | None) -> dict[str, Any]:
         """As a row of `replica_verdicts` has it, as much as cuts are made of."""
@@ -70,7 +71,7 @@ def clusters_offline(run: PastRun, cluster_id: str | None = None) -> list[str]:
     return [cluster for cluster in found if cluster_id in (None, cluster)]
 
 
-def _of(key: PartitionKey, leader: int, cuts: tuple[ActedCut, ...]) -> Iterator[PlannedCut]:
+def _of(key: PartitionKey, leader: int, cuts: tuple[FollowerCut, ...]) -> Iterator[PlannedCut]:
     for cut in cuts:
         if (cut.truncation_offset is not None or cut.restart_offset is not None) and cut.removed_offsets != 0:
             yield PlannedCut(key=key, leader_id=leader, cut=cut)

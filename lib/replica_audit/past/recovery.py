@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import fields
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -17,20 +16,7 @@ from replica_audit.past.unconfirmed import missing_part, still_open
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import BAD_ENDS, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
-from replica_audit.report.facts.finding_rows import OFFLINE_COLUMNS, offline_partition
-from replica_audit.report.facts.recovery_facts import (
-    ActedCandidate,
-    ActedGroup,
-    ActedLog,
-    ActedRole,
-    ActedSetAside,
-    ActedTransaction,
-    ActedVerdict,
-    PartitionKey,
-    RecoveryFacts,
-    ReplicaKey,
-    keys_of,
-)
+from replica_audit.report.facts.recovery_facts import ActedSetAside, PartitionKey, RecoveryFacts, ReplicaKey, keys_of
 from replica_audit.report.plan.gone import without_gone
 from replica_audit.rows import (
     CONSUMER_IMPACTS,
@@ -43,10 +29,20 @@ from replica_audit.rows import (
     WHAT_IF_LEADERS,
     Table,
 )
+from replica_audit.rows.columns import hints_of
+from replica_audit.rows.findings import RunFinding
+from replica_audit.rows.history import ConsumerImpact
+from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.replicas import ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import NO_CLUSTER
+from replica_audit.rows.transactions import OpenTransactionRow
+from replica_audit.rows.what_if import WhatIfLeader
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _TAILS = (Verdict.COMMITTED_LOSS, Verdict.STALE_TAIL)
-Row = TypeVar("Row", ActedCandidate, ActedGroup, ActedLog, ActedRole, ActedTransaction, ActedVerdict)
+Row = TypeVar("Row", bound="DataclassInstance")
 
 
 def recovery_facts(run: PastRun, *, cluster_id: str | None = None, gone: Collection[int] = ()) -> list[RecoveryFacts]:
@@ -77,22 +73,22 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
     """
     own = ds.field("cluster_id") == cluster_id
     is_offline = own & ds.field("status").isin(FOUND_NOW) & (ds.field("code") == str(PartitionCode.OFFLINE_PARTITION))
-    offline = tuple(offline_partition(row) for row in run.read(FINDINGS, OFFLINE_COLUMNS, is_offline).to_pylist())
+    offline = _rows(run, FINDINGS, RunFinding, is_offline)
     is_found = own & (ds.field("severity") != str(Severity.NONE))
-    verdicts = _rows(run, REPLICA_VERDICTS, ActedVerdict, is_found)
-    groups = _rows(run, CONSUMER_IMPACTS, ActedGroup, own & ds.field("affected"))
-    transactions = _rows(run, OPEN_TRANSACTIONS, ActedTransaction, own & ds.field("hangs_because").is_valid())
+    verdicts = _rows(run, REPLICA_VERDICTS, ReplicaVerdict, is_found)
+    groups = _rows(run, CONSUMER_IMPACTS, ConsumerImpact, own & ds.field("affected"))
+    transactions = _rows(run, OPEN_TRANSACTIONS, OpenTransactionRow, own & ds.field("hangs_because").is_valid())
     wrong = ds.field("corrected_checkpoint").is_valid() | ds.field("unreadable_reason").is_valid()
-    corrected = _rows(run, REPLICA_LOGS, ActedLog, own & wrong)
+    corrected = _rows(run, REPLICA_LOGS, ReplicaLog, own & wrong)
     keys = keys_of(offline) | keys_of(verdicts) | keys_of(groups) | keys_of(transactions) | keys_of(corrected) | _keys_on(run, own, gone)
-    logs = _of(keys, _rows(run, REPLICA_LOGS, ActedLog, own & _topics(keys))) if keys else ()
+    logs = _of(keys, _rows(run, REPLICA_LOGS, ReplicaLog, own & _topics(keys))) if keys else ()
     inconclusive = run.counts(REPLICA_VERDICTS, ["verdict"], own & (ds.field("verdict") == str(Verdict.INCONCLUSIVE)))
     facts = RecoveryFacts(
         run_id=run.run_id,
         cluster_id=cluster_id,
         offline=tuple(sorted(offline, key=lambda one: (one.topic, one.partition))),
         verdicts=tuple(sorted(verdicts, key=lambda one: (one.topic, one.partition, one.follower_id))),
-        roles=_of(keys, _rows(run, REPLICA_ROLES, ActedRole, own & _topics(keys))) if keys else (),
+        roles=_of(keys, _rows(run, REPLICA_ROLES, ReplicaRole, own & _topics(keys))) if keys else (),
         logs=logs,
         groups=tuple(sorted(groups, key=lambda one: (one.group_id, one.topic, one.partition))),
         candidates=_candidates(run, own, keys_of(offline)) if offline else (),
@@ -111,7 +107,7 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
     return without_gone(facts, gone)
 
 
-def _not_read(run: PastRun, own: ds.Expression, unreadable: Sequence[ActedLog]) -> frozenset[ReplicaKey]:
+def _not_read(run: PastRun, own: ds.Expression, unreadable: Sequence[ReplicaLog]) -> frozenset[ReplicaKey]:
     """Those of unreadable replicas of which a file, or the directory, could not be read: that the broker cannot, either, is not known."""
     if not unreadable:
         return frozenset()
@@ -148,8 +144,8 @@ def _brokers(run: PastRun, own: ds.Expression) -> frozenset[int]:
     return frozenset(broker for (broker,) in run.counts(REPLICA_ROLES, ["broker_id"], own))
 
 
-def _candidates(run: PastRun, own: ds.Expression, leaderless: Collection[PartitionKey]) -> tuple[ActedCandidate, ...]:
-    rows = _rows(run, WHAT_IF_LEADERS, ActedCandidate, own & _topics(leaderless))
+def _candidates(run: PastRun, own: ds.Expression, leaderless: Collection[PartitionKey]) -> tuple[WhatIfLeader, ...]:
+    rows = _rows(run, WHAT_IF_LEADERS, WhatIfLeader, own & _topics(leaderless))
     found = [row for row in rows if (row.topic, row.partition) in leaderless]
     return tuple(sorted(found, key=lambda one: (one.topic, one.partition, one.candidate_id)))
 
@@ -158,7 +154,7 @@ def _topics(keys: Collection[PartitionKey]) -> ds.Expression:
     return ds.field("topic").isin(pa.array(sorted({topic for topic, _partition in keys}), pa.string()))
 
 
-Keyed = TypeVar("Keyed", ActedLog, ActedRole)
+Keyed = TypeVar("Keyed", ReplicaLog, ReplicaRole)
 
 
 def _of(keys: Collection[PartitionKey], rows: tuple[Keyed, ...]) -> tuple[Keyed, ...]:
@@ -167,5 +163,4 @@ def _of(keys: Collection[PartitionKey], rows: tuple[Keyed, ...]) -> tuple[Keyed,
 
 
 def _rows(run: PastRun, table: Table, kind: type[Row], where: ds.Expression) -> tuple[Row, ...]:
-    present = [one.name for one in fields(kind) if one.name in table.names]
-    return run.tables.typed(table.name, run.read(table, present, where).to_pylist(), kind)
+    return run.tables.typed(table.name, run.read(table, list(hints_of(kind)), where), kind)

@@ -20,8 +20,8 @@ from replica_audit.past.acknowledged import OPEN, findings, found, fully_known, 
 from replica_audit.past.doubts import doubts_of
 from replica_audit.past.due import due_facts
 from replica_audit.past.recovery import recovery_facts
-from replica_audit.past.run import PastRun, RunRow, counted, in_order
-from replica_audit.past.unconfirmed import with_run_that_shows
+from replica_audit.past.run import PastRun, counted, in_order
+from replica_audit.past.unconfirmed import kept_runs
 from replica_audit.past.verified import never_checked, oldest_capture, oldest_check
 from replica_audit.protocol.cluster.leadership import INFERRED
 from replica_audit.protocol.cluster.metadata_image import ElectionKind
@@ -30,17 +30,13 @@ from replica_audit.protocol.verdict.partition_findings import FindingAbout, Part
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import due_of
-from replica_audit.report.facts.finding_rows import OFFLINE_COLUMNS, offline_partition
 from replica_audit.report.facts.recovery_facts import RecoveryFacts
 from replica_audit.report.facts.run_report import (
     Choice,
     Cluster,
-    DecisionPlace,
     Finding,
     Impact,
-    InputProblem,
-    OfflinePartition,
-    ReplicaFinding,
+    PartitionPlace,
     Report,
     ReportedDecision,
     findings_about_followers,
@@ -56,10 +52,16 @@ from replica_audit.rows import (
     TRUNCATION_POINTS,
     WHAT_IF_LEADERS,
 )
-from replica_audit.rows.runs import NO_CLUSTER
+from replica_audit.rows.columns import hints_of
+from replica_audit.rows.findings import RunFinding
+from replica_audit.rows.history import ConsumerImpact
+from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.runs import NO_CLUSTER, AuditRun, ReportedProblem
+from replica_audit.rows.what_if import WhatIfLeader
 
 PARTITION = ["cluster_id", "topic", "partition"]
 _PAIR = [*PARTITION, "leader_id", "follower_id"]
+FINDING_KEYS = ["cluster_id", "finding_key"]
 _OUTCOMES = ("fetcher_fails", "still_diverged")
 _PLACES, _NEWEST, _GROUPS = 3, 5, 50  # shown of a decision, of what is new, and of acknowledgements
 _UNREAD = (ds.field("severity") == str(Severity.NONE)) & ds.field("records_unread").is_valid()
@@ -81,7 +83,8 @@ def report_of(run: PastRun, top: int | None = None, *, gone: Collection[int] = (
     is_compared = any(status != Status.NEW for (status,) in run.counts(FINDINGS, ["status"]))
     covered = len(findings(run, ["status"], OPEN, acknowledged=True))
     known_of = known_verdicts(run)
-    problems = run.read(INPUT_ERRORS, InputProblem.__slots__)
+    problems = run.read(INPUT_ERRORS, list(hints_of(ReportedProblem)))
+    not_confirmed = _worst_of(run, Status.UNCONFIRMED)
     candidates, best_led = _candidates(run, worst)
     first = problems.take(in_order(_null_first(problems), [(name, "ascending") for name in ("path", "line", "byte_offset")]))
     latest = max((row.finished_at for row in run.runs if row.finished_at is not None), default=run.runs[0].started_at)
@@ -100,16 +103,17 @@ def report_of(run: PastRun, top: int | None = None, *, gone: Collection[int] = (
         candidates=tuple(candidates),
         best_led_partitions=best_led,
         already_lost_partitions=_already_lost(run),
-        problems=tuple(InputProblem(**row) for row in first.slice(0, SHOWN_PROBLEMS).to_pylist()),
+        problems=run.tables.typed(INPUT_ERRORS.name, first.slice(0, SHOWN_PROBLEMS), ReportedProblem),
         problem_count=len(problems),
         changes=statuses,
-        offline=tuple(_offline(run, worst)),
-        others=tuple(_others(run, worst)),
+        offline=_offline(run, worst),
+        others=_others(run, worst),
         partition_codes=_partition_codes(run),
         decisions=tuple(_decisions(run, clusters, recovery_facts(run, cluster_id=cluster_id, gone=gone) if gone else ())),
         new_findings={severity: count for (status, severity), count in of_status.items() if status == Status.NEW},
-        newest=tuple(_worst_of(run, Status.NEW)) if is_compared else (),
-        not_confirmed=tuple(with_run_that_shows(run, _worst_of(run, Status.UNCONFIRMED))),
+        newest=_worst_of(run, Status.NEW) if is_compared else (),
+        not_confirmed=not_confirmed,
+        kept_runs=kept_runs(run, not_confirmed),
         is_compared=is_compared,
         acknowledged_count=covered,
         acknowledgements=groups(run, _GROUPS),
@@ -118,14 +122,18 @@ def report_of(run: PastRun, top: int | None = None, *, gone: Collection[int] = (
     )
 
 
-def _worst_of(run: PastRun, status: Status) -> Iterator[ReplicaFinding]:
+def _worst_of(run: PastRun, status: Status) -> tuple[RunFinding, ...]:
     """The worst findings of a status."""
-    names = [name for name in ReplicaFinding.__slots__ if name != "hanging"]
-    some = findings(run, names, [status])
+    some = findings(run, [*FINDING_KEYS, "severity", "code", *PARTITION, "broker_id"], [status])
     ranked = some.append_column("severity_rank", _rank(some["severity"], SEVERITIES))
     ranked = ranked.append_column("code_rank", _rank(some["code"], CODES_BY_LOSS))
     order = [(name, "ascending") for name in ("severity_rank", "code_rank", *PARTITION, "broker_id")]
-    yield from run.tables.typed(FINDINGS.name, some.take(in_order(ranked, order)[:_NEWEST]).to_pylist(), ReplicaFinding)
+    return whole_findings(run, some.take(in_order(ranked, order)[:_NEWEST]))
+
+
+def whole_findings(run: PastRun, chosen: pa.Table) -> tuple[RunFinding, ...]:
+    """Rows of `findings`, in the order of some of their columns."""
+    return tuple(run.whole(FINDINGS, RunFinding, chosen, FINDING_KEYS).values())
 
 
 def _decisions(run: PastRun, shown: Sequence[Cluster], without_gone: Sequence[RecoveryFacts]) -> Iterator[ReportedDecision]:
@@ -139,7 +147,7 @@ def _decisions(run: PastRun, shown: Sequence[Cluster], without_gone: Sequence[Re
         yield ReportedDecision(
             text=f"{label[cluster]}: {one.text}" if cluster in label else one.text,
             urgency=one.urgency.name.lower(),
-            partitions=tuple(DecisionPlace(cluster_id=cluster, topic=topic, partition=n) for topic, n in one.partitions[:_PLACES]),
+            partitions=tuple(PartitionPlace(cluster_id=cluster, topic=topic, partition=n) for topic, n in one.partitions[:_PLACES]),
         )
 
 
@@ -202,7 +210,7 @@ def _brokers(run: PastRun, cluster_id: str) -> int:
 
 def _findings(run: PastRun, count: int) -> list[Finding]:
     """The worst findings: by severity, then by what was committed and is lost, then by records."""
-    names = ["lost_records" if name == "records_lost" else name for name in Finding.__slots__ if name not in _OUTCOMES]
+    names = [*_PAIR, "severity", "verdict", "removed_committed", "lost_records"]
     rows = without_known(run, run.read(REPLICA_VERDICTS, names, ds.field("severity") != str(Severity.NONE)))
     ranked = rows.append_column("severity_rank", _rank(rows["severity"], SEVERITIES))
     ranked = ranked.append_column("verdict_rank", _rank(rows["verdict"], VERDICTS_BY_LOSS))
@@ -213,12 +221,12 @@ def _findings(run: PastRun, count: int) -> list[Finding]:
         ("lost_records", "descending"),
         *((name, "ascending") for name in (*PARTITION, "follower_id")),
     ]
-    worst = rows.take(in_order(ranked, order)[:count]).to_pylist()
+    worst = run.whole(REPLICA_VERDICTS, ReplicaVerdict, rows.take(in_order(ranked, order)[:count]), _PAIR)
     is_bad = ds.field("applies") & (ds.field("fetcher_fails") | ds.field("still_diverged"))
     bad = run.read(TRUNCATION_POINTS, [*_PAIR, *_OUTCOMES], is_bad).to_pylist() if worst else []
     outcomes = {tuple(row[name] for name in _PAIR): {name: row[name] for name in _OUTCOMES} for row in bad}
     good = dict.fromkeys(_OUTCOMES, False)
-    return [Finding(records_lost=row.pop("lost_records"), **row, **outcomes.get(tuple(row[name] for name in _PAIR), good)) for row in worst]
+    return [Finding(cluster_id=key[0], row=row, **outcomes.get(key, good)) for key, row in worst.items()]
 
 
 def _partition_codes(run: PastRun) -> dict[str, int]:
@@ -226,31 +234,31 @@ def _partition_codes(run: PastRun) -> dict[str, int]:
     return {str(code): counts[(str(code),)] for code in PartitionCode if counts[(str(code),)]}
 
 
-def _offline(run: PastRun, count: int) -> list[OfflinePartition]:
+def _offline(run: PastRun, count: int) -> tuple[RunFinding, ...]:
     """Partitions that nobody leads, those of clusters that run first."""
-    rows = found(run, OFFLINE_COLUMNS, ds.field("code") == _OFFLINE)
+    rows = found(run, [*FINDING_KEYS, "cluster_stopped", *PARTITION], ds.field("code") == _OFFLINE)
     ranked = rows.append_column("stopped_rank", pc.cast(rows["cluster_stopped"], pa.int8()))
     order = [("stopped_rank", "ascending"), *((name, "ascending") for name in PARTITION)]
-    return [offline_partition(row) for row in rows.take(in_order(ranked, order)[:count]).to_pylist()]
+    return whole_findings(run, rows.take(in_order(ranked, order)[:count]))
 
 
-def _others(run: PastRun, count: int) -> list[ReplicaFinding]:
+def _others(run: PastRun, count: int) -> tuple[RunFinding, ...]:
     """The other findings that are no verdict on a follower."""
-    names = list(ReplicaFinding.__slots__)
-    others = found(run, [*names, "about"], ds.field("code") != _OFFLINE)
+    others = found(run, [*FINDING_KEYS, "severity", "code", *PARTITION, "broker_id", "about"], ds.field("code") != _OFFLINE)
     is_other = (ds.field("about") != str(FindingAbout.FOLLOWER)) | ds.field("code").isin(list(map(str, PartitionCode)))
     others = others.filter(is_other)
     ranked = others.append_column("severity_rank", _rank(others["severity"], SEVERITIES))
     order = [("severity_rank", "ascending"), *((name, "ascending") for name in ("code", *PARTITION, "broker_id"))]
-    rows = others.take(in_order(ranked, order)[:count]).select(names).to_pylist()
-    return list(run.tables.typed(FINDINGS.name, rows, ReplicaFinding))
+    return whole_findings(run, others.take(in_order(ranked, order)[:count]))
 
 
 def _impacts(run: PastRun, count: int) -> list[Impact]:
     """The positions of groups that a truncation affects, those with most records gone first."""
-    found = run.read(CONSUMER_IMPACTS, Impact.__slots__, ds.field("affected"))
-    order = [("records_gone", "descending"), *((name, "ascending") for name in (*PARTITION, "group_id"))]
-    return [Impact(**row) for row in found.take(in_order(found, order)[:count]).to_pylist()]
+    keys = [*PARTITION, "group_id"]
+    found = run.read(CONSUMER_IMPACTS, [*keys, "records_gone"], ds.field("affected"))
+    order = [("records_gone", "descending"), *((name, "ascending") for name in keys)]
+    worst = run.whole(CONSUMER_IMPACTS, ConsumerImpact, found.take(in_order(found, order)[:count]), keys)
+    return [Impact(key[0], row) for key, row in worst.items()]
 
 
 def _candidates(run: PastRun, count: int) -> tuple[list[Choice], int]:
@@ -260,8 +268,8 @@ def _candidates(run: PastRun, count: int) -> tuple[list[Choice], int]:
     matters = run.read(WHAT_IF_LEADERS, PARTITION, ds.field("lost_offsets") > 0).group_by(PARTITION).aggregate([])
     if not len(matters):
         return [], 0
-    names = [name for name in Choice.__slots__ if name != "cluster_id"]
-    every = run.read(WHAT_IF_LEADERS, ["cluster_id", *names]).join(matters, PARTITION, join_type="inner")
+    names = [*PARTITION, "candidate_id", "rank", "is_leader", "lost_committed"]
+    every = run.read(WHAT_IF_LEADERS, names).join(matters, PARTITION, join_type="inner")
     every = every.take(
         in_order(every, [*((name, "ascending") for name in PARTITION), ("rank", "ascending"), ("candidate_id", "ascending")])
     )
@@ -273,9 +281,10 @@ def _candidates(run: PastRun, count: int) -> tuple[list[Choice], int]:
     order = [("lost_committed", "descending"), *((name, "ascending") for name in PARTITION)]
     chosen: list[Any] = better.take(in_order(better, order)[:count])["begins"].to_pylist()
     ends = dict(zip(begins, [*begins[1:], len(every)], strict=True))
-    choices = [Choice(**row) for begin in chosen for row in every.slice(begin, ends[begin] - begin).to_pylist()]
+    shown = every.take(pa.array([place for begin in chosen for place in range(begin, ends[begin])], pa.int64()))
+    rows = run.whole(WHAT_IF_LEADERS, WhatIfLeader, shown, [*PARTITION, "candidate_id"])
     loses = ds.field("is_leader") & (ds.field("rank") == 1) & (ds.field("lost_offsets") > 0)
-    return choices, len(run.read(WHAT_IF_LEADERS, PARTITION, loses))
+    return [Choice(key[0], row) for key, row in rows.items()], len(run.read(WHAT_IF_LEADERS, PARTITION, loses))
 
 
 def _already_lost(run: PastRun) -> int:
@@ -284,7 +293,7 @@ def _already_lost(run: PastRun) -> int:
     return len(found.filter(ds.field("already_lost_offsets") > 0).group_by(PARTITION).aggregate([]))
 
 
-def _path(row: RunRow, rows: Sequence[RunRow]) -> str:
+def _path(row: AuditRun, rows: Sequence[AuditRun]) -> str:
     """The cluster's root; of an older run, which does not tell it, its inputs, or the cluster's id."""
     return row.path or (", ".join(row.inputs or ()) if len(rows) == 1 else row.cluster_id)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import and_
 from pathlib import PurePath
 from typing import Any
 
@@ -14,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from replica_audit.report.facts.explained_rows import ExplainedRun
 from replica_audit.report.facts.question import chosen_run
 from replica_audit.rows import Table
 from replica_audit.rows.arrow import schema_of
-from replica_audit.storage.warehouse.arrow_tables import ArrowTables
+from replica_audit.rows.columns import hints_of
+from replica_audit.rows.runs import AuditRun
+from replica_audit.storage.warehouse.arrow_tables import ArrowTables, RowT
 
 # what a column was called when nothing but checkpointed high watermarks proved that offsets were committed; and when what is truncated
 # was not told from what is lost
@@ -29,32 +29,6 @@ _STOOD_FOR = {
     "lost_records": "removed_records",
     "records_lost": "removed_records",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow(ExplainedRun):
-    """A row of `audit_runs`. What an older version did not write is None."""
-
-    finished_at: datetime | None = None
-    inputs: tuple[str, ...] | None = None
-    config: str | None = None
-    replicas: int | None = None
-    partitions: int | None = None
-    versions: tuple[tuple[str, str], ...] | None = None
-    path: str | None = None
-    brokers: int | None = None
-    has_metadata: bool | None = None
-    broker_ids: tuple[int, ...] | None = None
-    missing_broker_ids: tuple[int, ...] | None = None
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The resolved configuration."""
-        try:
-            found = json.loads(self.config or "{}")
-        except ValueError:
-            return {}
-        return found if isinstance(found, dict) else {}
 
 
 class PastRun:
@@ -68,7 +42,7 @@ class PastRun:
         """
         self.tables = tables
         self.run_id, _runs = chosen_run(tables, run_id=run_id)
-        rows = tables.rows("audit_runs", RunRow, run_id=self.run_id)
+        rows = tables.rows("audit_runs", AuditRun, run_id=self.run_id)
         self.runs = sorted(rows, key=lambda row: (_place(row), row.path or "", row.cluster_id))
 
     @property
@@ -87,16 +61,39 @@ class PastRun:
             found = found.set_column(found.schema.get_field_index(name), name, filled)
         return found.select(list(names))
 
+    def whole(self, table: Table, row: type[RowT], chosen: pa.Table, keys: Sequence[str]) -> dict[tuple[Any, ...], RowT]:
+        """The whole rows of which some columns were read to choose them, in their order, by these keys.
+
+        Args:
+            table: theirs.
+            row: their class.
+            chosen: has the columns that identify a row.
+            keys: the names of these columns.
+        """
+        if not len(chosen):
+            return {}
+        is_like = reduce(and_, (ds.field(name).isin(pc.unique(chosen[name])) for name in keys))
+        found = self.read(table, list(dict.fromkeys([*hints_of(row), *keys])), is_like)
+        places = {key: place for place, key in enumerate(_tuples(found, keys))}
+        wanted = [key for key in dict.fromkeys(_tuples(chosen, keys)) if key in places]
+        return dict(
+            zip(wanted, self.tables.typed(table.name, found.take(pa.array([places[key] for key in wanted], pa.int64())), row), strict=True)
+        )
+
     def counts(self, table: Table, names: Sequence[str], where: ds.Expression | None = None) -> Counter[tuple[Any, ...]]:
         """How often each combination of values of the columns occurs."""
         return counted(self.read(table, names, where), names)
+
+
+def _tuples(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    return zip(*(rows[name].to_pylist() for name in names), strict=True)
 
 
 def _is_alike(schema: pa.Schema, name: str, other: str) -> bool:
     return other in schema.names and schema.field(name).type == schema.field(other).type
 
 
-def _place(row: RunRow) -> int:
+def _place(row: AuditRun) -> int:
     """Which of the inputs holds the cluster's root; an input may be a relative path or a file: URI."""
     root = PurePath(row.path or "").parts
     for place, given in enumerate(row.inputs or ()):

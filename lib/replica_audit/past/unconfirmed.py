@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,9 +16,9 @@ from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.facts.due_facts import NAMED
 from replica_audit.report.facts.question import chosen_run
-from replica_audit.report.facts.run_report import ReplicaFinding
 from replica_audit.report.facts.still_open import NOTHING_OPEN, MissingPart, StillOpen
 from replica_audit.report.facts.worst_first import CODES_BY_LOSS, SEVERITIES
+from replica_audit.rows.findings import RunFinding
 
 _KEY = ["topic", "partition"]
 _LOUD = [str(Severity.CRITICAL), str(Severity.ERROR)]
@@ -47,7 +46,7 @@ def still_open(run: PastRun, cluster_id: str) -> StillOpen:
         count=len(keys),
         first=tuple((row["topic"], row["partition"]) for row in keys.slice(0, NAMED).to_pylist()),
         worst=(worst["topic"], worst["partition"]),
-        seen_by=_kept(run, worst["last_seen_run_id"]),
+        seen_by=worst["last_seen_run_id"] if _is_kept(run, worst["last_seen_run_id"]) else None,
     )
 
 
@@ -71,15 +70,16 @@ def missing_part(run: PastRun, cluster_id: str) -> MissingPart | None:
     return MissingPart(cluster_id=cluster_id, broker_ids=brokers, last_seen_run_id=row.last_seen_run_id)
 
 
-def with_run_that_shows(run: PastRun, found: Iterable[ReplicaFinding]) -> Iterator[ReplicaFinding]:
-    """The findings, each with the run that saw it last only where that run is still there to be asked."""
-    for one in found:
-        yield replace(one, last_seen_run_id=_kept(run, one.last_seen_run_id))
+def kept_runs(run: PastRun, found: Iterable[RunFinding]) -> frozenset[str]:
+    """The runs that saw these findings last, as far as the warehouse still has them complete: `maintain` removes old ones."""
+    return frozenset(run_id for run_id in {one.last_seen_run_id for one in found} if _is_kept(run, run_id))
 
 
-def _kept(run: PastRun, run_id: str | None) -> str | None:
-    """The run, if the warehouse still has it complete: `maintain` removes old ones."""
+def _is_kept(run: PastRun, run_id: str | None) -> bool:
+    if not run_id:
+        return False
     try:
-        return chosen_run(run.tables, run_id=run_id)[0] if run_id else None
+        chosen_run(run.tables, run_id=run_id)
     except UsageError:
-        return None
+        return False
+    return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
+from enum import StrEnum
 from functools import cache, partial
 from itertools import accumulate, chain
 from operator import attrgetter
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from replica_audit.rows import COUNTED, INPUT_ERRORS
 from replica_audit.rows.columns import NOT_NULL_KEPT, Column, Hint, Table, Width, columns_of, hints_of
-from replica_audit.rows.encoding import RowMismatchError, row_in
+from replica_audit.rows.encoding import RowMismatchError, T, row_in, row_of
 from replica_audit.rows.findings import CheckedPartition, FoundFinding
 from replica_audit.rows.outcomes import WrittenFile
 
@@ -42,6 +43,8 @@ def type_of(hint: Hint) -> pa.DataType:
         return pa.map_(type_of(Hint.of(key)), type_of(Hint.of(value)))
     if isinstance(hint.kind, type) and dataclasses.is_dataclass(hint.kind):
         return struct_of(hint.kind, keeps_not_null=NOT_NULL_KEPT in hint.told)
+    if isinstance(hint.kind, type) and issubclass(hint.kind, StrEnum):
+        return STRING
     width = next((_WIDTHS[one] for one in hint.told if isinstance(one, Width)), None)
     found = width if hint.kind is int else _PLAIN.get(hint.kind)
     if found is None:
@@ -130,6 +133,23 @@ def list_array_of(row: type, lists: Values, kind: pa.ListType[Any]) -> pa.ListAr
 def batch_of(row: type, rows: Values, schema: pa.Schema) -> pa.RecordBatch:
     """Rows as a batch, as `array_of`."""
     return pa.RecordBatch.from_arrays(array_of(row, rows, pa.struct(list(schema))).flatten(), schema=schema)
+
+
+def decoded(row: type[T], columns: pa.Table) -> list[T]:
+    """Return the rows of a table that any version of this program wrote: a column, or a field of a struct, that it lacks is null.
+
+    Raises:
+        RowMismatchError: it lacks a column that is never null, or has null there.
+        pa.ArrowException, ValueError: a value does not fit its column.
+    """
+    kind: Any = row
+    present: dict[str, Any] = {}
+    for column in columns_of(kind):
+        if column.name in columns.column_names:
+            present[column.name] = columns[column.name].cast(type_of(column.hint))
+        if not column.nullable and (column.name not in present or present[column.name].null_count):
+            raise RowMismatchError(f"its column {column.name} {'has null' if column.name in present else 'is missing'}")
+    return [row_of(row, values, of_any_version=True) for values in pa.table(present).to_pylist()]
 
 
 @cache

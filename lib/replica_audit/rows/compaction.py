@@ -46,6 +46,11 @@ class CompactionDifference:
         "hexadecimal digits after 0x. Null: not asked for, a marker, or it could not be read again",
     ]
 
+    @property
+    def offset(self) -> int:
+        """Of the newest record that either side has."""
+        return max((record.offset for record in (self.leader, self.follower) if record is not None), default=-1)
+
 
 COMPACTION_DIFFERENCES = table(
     CompactionDifference,

@@ -6,6 +6,7 @@ A row is of its class or it is refused, so no column can be unknown or missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar, get_args, get_origin
@@ -43,13 +44,17 @@ def row_of(of: type[T], values: Mapping[str, Any], *, of_any_version: bool = Fal
 
     Raises:
         RowMismatchError: a column is missing, or one is unknown.
+        ValueError: a column holds a code that its class does not know.
     """
     kind: Any = of
     hints = hints_of(kind)
     if values.keys() != hints.keys() and not of_any_version:
         missing, unknown = sorted(hints.keys() - values), sorted(values.keys() - hints)
         raise RowMismatchError(f"{kind.__name__}: missing columns {missing}, unknown columns {unknown}")
-    found = {name: values.get(name) for name in hints}
+    found: dict[str, Any] = {name: values.get(name) for name in hints}
+    for name, code in _codes(kind):
+        if found[name] is not None:
+            found[name] = code(found[name])
     for name, item, is_list in _nested(kind):
         value = found[name]
         if value is not None and is_list:
@@ -96,6 +101,13 @@ def _nested(kind: type) -> tuple[tuple[str, type | None, bool], ...]:
     """The columns that hold rows or lists: name, the class of the rows, and whether it is a list."""
     found = ((name, *row_in(hint)) for name, hint in hints_of(kind).items())
     return tuple((name, item, is_list) for name, item, is_list in found if item is not None or is_list)
+
+
+@cache
+def _codes(kind: type) -> tuple[tuple[str, type[StrEnum]], ...]:
+    """The columns that hold codes: name, and the class of the codes."""
+    kinds = ((name, hint.kind) for name, hint in hints_of(kind).items())
+    return tuple((name, code) for name, code in kinds if isinstance(code, type) and issubclass(code, StrEnum))
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from replica_audit.frozen import made_quickly
+from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange
 from replica_audit.rows.columns import Bigint, Int
 
 
@@ -18,12 +19,12 @@ class ExchangeRound:
     answered_end_offset: Bigint | None
     truncate_to: Bigint | None
     complete: bool
-    request: str | None
-    decided_by: str | None
+    request: EpochRequest | None
+    decided_by: Case | None
     log_end_offset: Bigint | None
     own_epoch: Int | None
     own_end_offset: Bigint | None
-    out_of_range: str | None
+    out_of_range: OutOfRange | None
     restart_offset: Bigint | None
     dropped_epochs: tuple[Int, ...] | None
 
@@ -79,7 +80,7 @@ class CommittedSpan:
 class HighWatermarkFallback:
     """How a follower falls back to its high watermark."""
 
-    because: str
+    because: FallsBack
     after_round: Int
     high_watermark: Bigint
     in_memory: bool

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from replica_audit.frozen import made_quickly
+from replica_audit.rows.codes import Cause
 from replica_audit.rows.columns import (
     BY_PARTITION,
     PARTITION_CHECK,
@@ -60,7 +61,7 @@ FirstMismatch = Annotated[
     " transaction). compared_end_offset: all records below it were compared; unread: why the rest was not compared",
 ]
 NotComparedBecause = Annotated[
-    str | None,
+    Cause | None,
     "why an inconclusive follower cannot be compared: not collected, leader copied earlier, follower copied earlier, no common "
     "range, leader unknown or unreadable, no epochs, text not whole, records not compared, deleted while copied, segments not copied, "
     "topic id in doubt or unknown broker; null: it is "
@@ -140,6 +141,11 @@ class TruncationPoint:
     learnt_epochs: Annotated[
         tuple[AddedTableEntry, ...] | None, "entries that its later fetches add to its table; only for the protocol that applies"
     ]
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the run kept what was decided in each round; one of an older version did not."""
+        return self.fetch_offset is not None
 
 
 TRUNCATION_POINTS = table(
@@ -278,6 +284,26 @@ class ReplicaVerdict:
         "or an emptied segment has touched it, so that its replicas may hold other keys at equal offsets. "
         "Null: batches or keys were compared, or need not be",
     ] = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Its partition."""
+        return self.topic, self.partition
+
+    @property
+    def loses_records(self) -> int | None:
+        """Truncated records that the leader does not hold; of a run of an older version all that are truncated."""
+        return self.removed_records if self.lost_records is None else self.lost_records
+
+    @property
+    def proven_committed(self) -> int | None:
+        """Lost offsets that were committed; None where something is lost, or may be, and nothing proves that it was."""
+        return None if not self.removed_committed and self.loses_records != 0 else self.removed_committed
+
+    @property
+    def committed(self) -> int | None:
+        """Committed offsets that are lost; a run of an older version counted only those below a high watermark."""
+        return self.removed_below_high_watermark if self.removed_committed is None else self.removed_committed
 
 
 def is_clean_but_unread(verdict: ReplicaVerdict) -> bool:

@@ -78,6 +78,11 @@ class FollowerOnceCorrected:
     catches_up: bool
     still_diverged: bool | None
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether it truncates."""
+        return self.truncation_offset is not None or self.restart_offset is not None
+
 
 @made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +140,17 @@ class ReplicaLog:
     ]
     later_log_end_offset: Annotated[Bigint | None, "how far the log reached then, or farther"]
     broker_ran: Annotated[bool | None, "whether its broker ran when the replica was copied; null: unknown"] = None
+
+    @property
+    def is_healed(self) -> bool:
+        """Whether there is a corrected leader-epoch-checkpoint with which, replayed, every follower catches up, and this one with it."""
+        rejoins = self.rejoins_once_corrected or ()
+        return self.corrected_checkpoint is not None and all(one.catches_up for one in rejoins) and not self.stays_diverged
+
+    @property
+    def stays_diverged(self) -> bool:
+        """Whether this replica, as a follower with its file corrected, keeps batches that are not the leader's."""
+        return any(one.still_diverged for one in self.rejoins_once_corrected or () if one.follower_id == self.broker_id)
 
 
 REPLICA_LOGS = table(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from replica_audit.model import Problem
 from replica_audit.rows.columns import (
@@ -16,6 +17,7 @@ from replica_audit.rows.columns import (
     table,
 )
 
+NOTHING_READ = 2  # the exit code of a run that found nothing to read
 NO_CLUSTER = "none"  # cluster_id of what belongs to no cluster, and of the row of a run that found none
 
 
@@ -77,6 +79,20 @@ class AuditRun:
         "the run that read the cluster last: this run's input lacks it, and nobody has acknowledged that it is gone (cluster_missing); "
         "null: the input has the cluster",
     ]
+
+    @property
+    def counts(self) -> bool:
+        """Whether it says anything of its cluster: it is complete, and could read something."""
+        return self.status == "complete" and self.exit_code != NOTHING_READ
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The resolved configuration."""
+        try:
+            found = json.loads(self.config or "{}")
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
 
 
 AUDIT_RUNS = table(

@@ -16,7 +16,8 @@ from replica_audit.protocol.cluster.leadership import Leadership
 from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.protocol.verdict.verdict import Cause, Judgement, Severity, Verdict, inconclusive, judge, stale_topic
+from replica_audit.protocol.verdict.verdict import Judgement, Severity, Verdict, inconclusive, judge, stale_topic
+from replica_audit.rows.codes import Cause
 from replica_audit.rows.replicas import FutureReplica
 
 _LOCAL = "local"

@@ -17,6 +17,7 @@ from replica_audit.protocol.comparison.record_cursor import DifferingRecord
 from replica_audit.protocol.epochs.lineage import Piece
 from replica_audit.protocol.verdict.reasons import WrongEpoch
 from replica_audit.protocol.verdict.verdict import Judgement, Severity, Verdict
+from replica_audit.rows.codes import Cause
 from replica_audit.rows.pair_structs import (
     BatchFacts,
     BatchMismatch,
@@ -35,7 +36,7 @@ from replica_audit.rows.pair_structs import (
 class DecidedColumns:
     """The columns of the same names."""
 
-    cause: str | None
+    cause: Cause | None
     wrong_epoch: WrongTableEpoch | None
     did_otherwise: ContradictingLine | None
     differences: tuple[DifferingOffsets, ...]
@@ -55,7 +56,7 @@ def decided_columns(comparison: Comparison, judgement: Judgement) -> DecidedColu
     differing = record_differences(comparison)
     unread = [one.unread for one in (comparison.records, differing) if one is not None and one.unread]
     return DecidedColumns(
-        cause=optional_text(judgement.cause),
+        cause=judgement.cause,
         wrong_epoch=_wrong_epoch(judgement.wrong_epoch),
         did_otherwise=_line(comparison.did_otherwise),
         differences=_pieces(differences(comparison)),

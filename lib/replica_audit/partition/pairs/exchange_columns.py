@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from replica_audit.frozen import made_quickly
-from replica_audit.partition.pairs.decided_columns import optional_text
 from replica_audit.protocol.comparison.afterwards import learnt_epochs
 from replica_audit.protocol.comparison.pair import Effect
 from replica_audit.protocol.epochs.once import once
-from replica_audit.protocol.exchange.exchange_cases import EpochRequest
 from replica_audit.protocol.exchange.replay import Protocol, Step, Truncation
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.rows.codes import EpochRequest
 from replica_audit.rows.pair_structs import AddedTableEntry, ExchangeRound, HighWatermarkFallback
 
 
@@ -65,12 +64,12 @@ def _round(step: Step) -> ExchangeRound:
         answered_end_offset=step.answered_end_offset,
         truncate_to=step.truncate_to,
         complete=step.complete,
-        request=str(step.request),
-        decided_by=optional_text(step.case),
+        request=step.request,
+        decided_by=step.case,
         log_end_offset=step.log_end_offset,
         own_epoch=None if own is None else own.epoch,
         own_end_offset=None if own is None else own.start_offset,
-        out_of_range=optional_text(step.out_of_range),
+        out_of_range=step.out_of_range,
         restart_offset=step.restart_offset,
         dropped_epochs=tuple(step.dropped_epochs),
     )
@@ -81,7 +80,7 @@ def _fallback(truncation: Truncation, *, in_memory: bool) -> HighWatermarkFallba
     if found is None:
         return None
     return HighWatermarkFallback(
-        because=str(found.because),
+        because=found.because,
         after_round=sum(_is_round(step, truncation.protocol) for step in truncation.steps[: found.after_step]),
         high_watermark=found.high_watermark,
         in_memory=in_memory,

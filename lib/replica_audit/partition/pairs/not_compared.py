@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from replica_audit.partition.pairs.decided_columns import optional_text
 from replica_audit.partition.pairs.pair import PairKeys
 from replica_audit.partition.replicas.known_empty import MADE_EMPTY
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.topic_ids import TopicIdsInDoubt
 from replica_audit.protocol.exchange.replay import Protocol
-from replica_audit.protocol.verdict.verdict import Cause, Judgement, Verdict, inconclusive
+from replica_audit.protocol.verdict.verdict import Judgement, Verdict, inconclusive
+from replica_audit.rows.codes import Cause
 from replica_audit.rows.pairs import ReplicaVerdict
 
 
@@ -57,7 +57,7 @@ def not_compared_row(
         evidence=None,
         reason=judgement.reason,
         inferred_because=inferred_because,
-        cause=optional_text(judgement.cause),
+        cause=judgement.cause,
         wrong_epoch=None,
         did_otherwise=None,
         differences=None,

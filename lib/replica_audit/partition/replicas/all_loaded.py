@@ -16,7 +16,7 @@ from replica_audit.protocol.epochs.epoch_table import EMPTY, table
 from replica_audit.protocol.epochs.log_front import deleted_until, known_start
 from replica_audit.protocol.epochs.replaced_segments import replaced_segments
 from replica_audit.protocol.epochs.replica_log import after_swaps
-from replica_audit.protocol.verdict.verdict import Cause
+from replica_audit.rows.codes import Cause
 
 Readers = tuple[ReadAgain, ReadStored, ReadSnapshot]
 Again = Callable[[int, ReplicaFiles, Collection[int]], Loaded]  # of the segments with these base offsets

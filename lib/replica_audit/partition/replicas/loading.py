@@ -44,7 +44,7 @@ from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.transactions.open_transactions import OpenTransaction
 from replica_audit.protocol.transactions.segment_producers import producers_of_log
 from replica_audit.protocol.verdict.reasons import goes_back
-from replica_audit.protocol.verdict.verdict import Cause
+from replica_audit.rows.codes import Cause
 
 
 @made_quickly

@@ -19,9 +19,9 @@ from typing import NamedTuple
 from replica_audit.model import BatchRun
 from replica_audit.protocol.epochs.epoch_table import appended
 from replica_audit.protocol.epochs.replica_log import LoadedLog
-from replica_audit.protocol.exchange.exchange_cases import EpochRequest
 from replica_audit.protocol.exchange.replay import OffsetOutOfRange, Protocol, Replay, Step, Truncation, diverging_epoch
 from replica_audit.protocol.exchange.replica_state import ReplicaState
+from replica_audit.rows.codes import EpochRequest
 
 FETCH_BYTES = 1 << 20  # the default of replica.fetch.max.bytes
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from replica_audit.frozen import made_quickly
 from replica_audit.model import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, end_offset_for, latest_epoch
-from replica_audit.protocol.exchange.exchange_cases import Case, EpochRequest, FallsBack, OutOfRange, Protocol
 from replica_audit.protocol.exchange.replica_state import ReplicaState, restarted, truncated
+from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange, Protocol
 
 __all__ = ("Protocol",)  # besides what is defined here: who replays an exchange names it
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from replica_audit.model import UNDEFINED_EPOCH_OFFSET
 from replica_audit.protocol.epochs.epoch_table import end_offset_for, kip101_end_offset_for, latest_epoch
 from replica_audit.protocol.epochs.once import once
-from replica_audit.protocol.exchange.exchange_cases import Case, FallsBack, Protocol
 from replica_audit.protocol.exchange.replay import Decision, Replay, Truncation, follower_step
 from replica_audit.protocol.exchange.replica_state import ReplicaState
+from replica_audit.rows.codes import Case, FallsBack, Protocol
 
 
 def high_watermark(leader: ReplicaState, follower: ReplicaState) -> Truncation:

@@ -15,6 +15,7 @@ from replica_audit.protocol.epochs.log_front import begins_as_retention_leaves_i
 from replica_audit.protocol.epochs.replica_log import contradiction, moved_start
 from replica_audit.protocol.verdict import reasons
 from replica_audit.protocol.verdict.reasons import WrongEpoch
+from replica_audit.rows.codes import Cause
 
 
 class Verdict(StrEnum):
@@ -35,23 +36,6 @@ class Verdict(StrEnum):
     CONSISTENT = "consistent"
     LAGGING = "lagging"
     IDENTICAL = "identical"
-
-
-class Cause(StrEnum):
-    """Why a follower cannot be compared: of every `inconclusive`, in words."""
-
-    NOT_COLLECTED = "not collected"
-    LEADER_COPIED_EARLIER = "leader copied earlier"
-    FOLLOWER_COPIED_EARLIER = "follower copied earlier"
-    NO_COMMON_RANGE = "no common range"
-    LEADER_UNKNOWN = "leader unknown or unreadable"
-    NO_EPOCHS = "no epochs"
-    TEXT_NOT_WHOLE = "text not whole"
-    RECORDS_NOT_COMPARED = "records not compared"
-    DELETED_WHILE_COPIED = "deleted while copied"
-    SEGMENTS_NOT_COPIED = "segments not copied"
-    TOPIC_ID_IN_DOUBT = "topic id in doubt"
-    UNKNOWN_BROKER = "unknown broker"
 
 
 class Severity(StrEnum):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from replica_audit.protocol.verdict.verdict import Cause
-from replica_audit.report.facts.explained_rows import ExplainedVerdict
+from replica_audit.rows.codes import Cause
+from replica_audit.rows.pairs import ReplicaVerdict
 
 
-def inconclusive(verdict: ExplainedVerdict, save: str) -> Iterator[str]:  # noqa: C901 - one case for each cause
+def inconclusive(verdict: ReplicaVerdict, save: str) -> Iterator[str]:  # noqa: C901 - one case for each cause
     """The steps, by the cause; `save` says how to keep the follower's files."""
     match verdict.cause:
         case Cause.NOT_COLLECTED:
@@ -64,7 +64,7 @@ def inconclusive(verdict: ExplainedVerdict, save: str) -> Iterator[str]:  # noqa
             assert_never(never)
 
 
-def _whose_it_is(verdict: ExplainedVerdict) -> Iterator[str]:
+def _whose_it_is(verdict: ReplicaVerdict) -> Iterator[str]:
     """What to find out where it is not known of which topic, or broker, a directory is."""
     if verdict.cause == Cause.UNKNOWN_BROKER:
         yield (

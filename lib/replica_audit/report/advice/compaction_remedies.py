@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replica_audit.protocol.comparison.compaction import CompactionCause
-from replica_audit.report.facts.explained_rows import ExplainedVerdict
+from replica_audit.rows.pairs import ReplicaVerdict
 
 
-def steps(verdict: ExplainedVerdict, path: str, refetch: str) -> Iterator[str]:
+def steps(verdict: ReplicaVerdict, path: str, refetch: str) -> Iterator[str]:
     """The steps; `path` is the follower's directory, `refetch` says how it fetches all again."""
     yield (
         "Kafka does not notice: ISR and lag stay healthy, and the next leader serves what it has. Until this is done, run no preferred "
@@ -21,7 +21,7 @@ def steps(verdict: ExplainedVerdict, path: str, refetch: str) -> Iterator[str]:
     )
 
 
-def write_again(verdict: ExplainedVerdict, path: str, refetch: str) -> str:
+def write_again(verdict: ReplicaVerdict, path: str, refetch: str) -> str:
     """How both come to hold the same keys again; by which replica is wrong."""
     if any(one.cause == CompactionCause.KEY_MISSING_OR_DELETED for one in verdict.differing_keys or ()):
         return (

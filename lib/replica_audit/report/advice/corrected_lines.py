@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replica_audit.report.facts.explained_rows import RejoinOnceCorrected
 from replica_audit.report.facts.explanation import ExplainedReplica, Explanation
 from replica_audit.report.layout.leader_words import leader_name
 from replica_audit.report.layout.rejoin_words import once_corrected
+from replica_audit.rows.replicas import FollowerOnceCorrected
 
 
 def corrected_lines(explanation: Explanation) -> Iterator[str]:
@@ -42,7 +42,7 @@ def _is_corrected(side: ExplainedReplica) -> bool:
     return side.log is not None and side.log.corrected_checkpoint is not None
 
 
-def _rejoin(explanation: Explanation, side: ExplainedReplica) -> RejoinOnceCorrected | None:
+def _rejoin(explanation: Explanation, side: ExplainedReplica) -> FollowerOnceCorrected | None:
     """What this follower does once every corrected file of the partition is in place."""
     rejoins = () if side.log is None else side.log.rejoins_once_corrected or ()
     return next((one for one in rejoins if one.follower_id == explanation.verdict.follower_id), None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from replica_audit.report.facts.explained_structs import ExplainedDamage
 from replica_audit.report.layout.paragraphs import listed
+from replica_audit.rows.damage import DamagedBatch
 
 _DAMAGE = {
     "crc": "the batch does not match its CRC",
@@ -16,14 +16,14 @@ _DAMAGE = {
 _MOST = 5
 
 
-def affected(one: ExplainedDamage) -> str:
+def affected(one: DamagedBatch) -> str:
     """The offsets of a damaged batch."""
     if one.last_offset is None:
         return f"offsets from {one.first_offset} on"
     return f"offset {one.first_offset}" if one.last_offset == one.first_offset else f"offsets {one.first_offset}..{one.last_offset}"
 
 
-def what_is_wrong(one: ExplainedDamage) -> str:
+def what_is_wrong(one: DamagedBatch) -> str:
     """What is wrong with a batch, and where it lies."""
     crcs = ""
     if one.damage == "crc" and one.stored_crc is not None and one.computed_crc is not None:
@@ -35,7 +35,7 @@ def what_is_wrong(one: ExplainedDamage) -> str:
     return f"broker {one.broker_id}, {affected(one)}: {_DAMAGE.get(one.damage, one.damage)}{crcs}, {one.path}{at}{wrong}"
 
 
-def good_copies(one: ExplainedDamage) -> str:
+def good_copies(one: DamagedBatch) -> str:
     """What the other replicas' copies prove."""
     brokers = listed(one.good_broker_ids)
     match one.recovery:
@@ -55,7 +55,7 @@ def good_copies(one: ExplainedDamage) -> str:
     )
 
 
-def damage_steps(damaged: Sequence[ExplainedDamage]) -> Iterator[str]:
+def damage_steps(damaged: Sequence[DamagedBatch]) -> Iterator[str]:
     """A step for each damaged batch, the first few of them."""
     for one in damaged[:_MOST]:
         wrong, copies = what_is_wrong(one), good_copies(one)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from replica_audit.report.facts.explained_rows import ExplainedEpoch, ExplainedVerdict
-from replica_audit.report.facts.explained_structs import ExplainedHole, ExplainedWrongLine
 from replica_audit.report.facts.explanation import Explanation
 from replica_audit.report.layout.paragraphs import offsets
+from replica_audit.rows.pair_structs import MissingOffsets, WrongCheckpointLine
+from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.replicas import EpochStartOffset
 
 
 def cannot_rejoin(explanation: Explanation, refetch: str) -> Iterator[str]:
@@ -45,7 +46,7 @@ def cannot_rejoin(explanation: Explanation, refetch: str) -> Iterator[str]:
     )
 
 
-def _edit(line: ExplainedWrongLine, told: Sequence[ExplainedEpoch]) -> str:
+def _edit(line: WrongCheckpointLine, told: Sequence[EpochStartOffset]) -> str:
     """What to do to one line."""
     if line.start_offset is None:
         return f"remove the line `{line.epoch} {line.found_offset}`"
@@ -56,7 +57,7 @@ def _edit(line: ExplainedWrongLine, told: Sequence[ExplainedEpoch]) -> str:
     return f"add the line `{line.epoch} {line.start_offset}` {where}"
 
 
-def hole_of_the_follower(verdict: ExplainedVerdict, hole: ExplainedHole) -> str:
+def hole_of_the_follower(verdict: ReplicaVerdict, hole: MissingOffsets) -> str:
     """What comes of a hole in a follower's log."""
     return (
         f"Kafka will not notice: follower {verdict.follower_id} joins the ISR with the hole, and consumers skip "
@@ -66,7 +67,7 @@ def hole_of_the_follower(verdict: ExplainedVerdict, hole: ExplainedHole) -> str:
     )
 
 
-def hole_of_the_leader(explanation: Explanation, hole: ExplainedHole, if_it_led: str) -> Iterator[str]:
+def hole_of_the_leader(explanation: Explanation, hole: MissingOffsets, if_it_led: str) -> Iterator[str]:
     """Where the leader misses what the follower holds: fetching again would take the last copy."""
     verdict = explanation.verdict
     follower = f"follower {verdict.follower_id}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from replica_audit.protocol.exchange.exchange_cases import Protocol
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.advice import compaction_remedies, content_remedies, rejoin_remedies
 from replica_audit.report.advice.cause_remedies import inconclusive
@@ -13,6 +12,7 @@ from replica_audit.report.advice.damage_remedies import damage_steps
 from replica_audit.report.facts.explanation import Explanation
 from replica_audit.report.layout.leader_words import caveat, has_no_leader, what_would_settle_it
 from replica_audit.report.layout.paragraphs import listed
+from replica_audit.rows.codes import Protocol
 
 _REFETCH = (
     "stop broker {broker}, move {path} out of the log directory (do not delete it), start the broker: it fetches the whole partition "

@@ -8,8 +8,8 @@ from shlex import join
 from replica_audit.errors import visible
 from replica_audit.program import option
 from replica_audit.protocol.transactions.open_transactions import HangsBecause
-from replica_audit.report.facts.transaction_rows import ExplainedTransaction, ReplicaOfTransaction
 from replica_audit.report.layout.paragraphs import listed, offsets
+from replica_audit.rows.transactions import TransactionElsewhere, TransactionFacts
 from replica_audit.words import count
 
 TOOL = "kafka-transactions.sh --bootstrap-server BROKER:PORT"
@@ -22,18 +22,18 @@ _WHY: dict[str, str] = {
 }
 
 
-def hanging(transactions: Sequence[ExplainedTransaction]) -> tuple[ExplainedTransaction, ...]:
+def hanging(transactions: Sequence[TransactionFacts]) -> tuple[TransactionFacts, ...]:
     """Those that nobody will end."""
     return tuple(one for one in transactions if one.hangs_because)
 
 
-def whose(one: ExplainedTransaction) -> str:
+def whose(one: TransactionFacts) -> str:
     """The producer of a transaction, by its transactional id where it is known."""
     producer = f"producer {one.producer_id}, epoch {one.producer_epoch}"
     return producer if one.transactional_id is None else f"{visible(one.transactional_id)} ({producer})"
 
 
-def since(one: ExplainedTransaction) -> str:
+def since(one: TransactionFacts) -> str:
     """When its first and last batch were written; empty if that is not known."""
     if one.began_at is None:
         return ""
@@ -42,14 +42,14 @@ def since(one: ExplainedTransaction) -> str:
     return f"since {began} UTC{'' if last in ('', began) else f', last written {last}'}"
 
 
-def standing(one: ExplainedTransaction) -> str:
+def standing(one: TransactionFacts) -> str:
     """Whether it hangs, and why; or that somebody may end it."""
     if one.hangs_because is None:
         return "may still be ended, or nothing shows whether anybody will end it"
     return f"hangs: {_WHY.get(one.hangs_because, one.hangs_because)}"
 
 
-def coordinator(one: ExplainedTransaction) -> str:
+def coordinator(one: TransactionFacts) -> str:
     """What the coordinator says of its transactional id."""
     if one.coordinator_state is None:
         return "no __transaction_state in the input names its producer"
@@ -59,7 +59,7 @@ def coordinator(one: ExplainedTransaction) -> str:
     return f"its coordinator says {one.coordinator_state}{now} producer epoch {one.coordinator_epoch}{timeout}"
 
 
-def elsewhere(one: ExplainedTransaction) -> Iterator[str]:
+def elsewhere(one: TransactionFacts) -> Iterator[str]:
     """What the log of each other replica shows of it, and that their markers contradict each other."""
     for other in one.elsewhere:
         yield f"broker {other.broker_id}: {_there(other)}"
@@ -67,7 +67,7 @@ def elsewhere(one: ExplainedTransaction) -> Iterator[str]:
         yield "the markers contradict each other, so consumers of these replicas have read different records"
 
 
-def _there(other: ReplicaOfTransaction) -> str:
+def _there(other: TransactionElsewhere) -> str:
     if other.standing == "not-there":
         return "its log holds nothing of the transaction"
     if other.standing != "finished":
@@ -76,7 +76,7 @@ def _there(other: ReplicaOfTransaction) -> str:
     return f"{marker}, which it truncates, or has truncated, to follow the leader" if other.is_removed else marker
 
 
-def stops_consumers(transactions: Sequence[ExplainedTransaction]) -> str:
+def stops_consumers(transactions: Sequence[TransactionFacts]) -> str:
     """Where consumers stand still for the first open transaction, and which groups may."""
     first = transactions[0]
     said = [f"The last stable offset is {first.last_stable_offset}: consumers with read_committed do not get beyond it."]
@@ -84,7 +84,7 @@ def stops_consumers(transactions: Sequence[ExplainedTransaction]) -> str:
     return " ".join(said)
 
 
-def _groups(first: ExplainedTransaction) -> Iterator[str]:
+def _groups(first: TransactionFacts) -> Iterator[str]:
     """Groups by their committed offset; which of them read with read_committed is not in the files."""
     if first.waiting_groups:
         several = len(first.waiting_groups) > 1
@@ -107,7 +107,7 @@ def _names(names: Sequence[str]) -> str:
     return listed(map(visible, names), _MOST)
 
 
-def abort_command(one: ExplainedTransaction, topic: str, partition: int) -> tuple[str, str]:
+def abort_command(one: TransactionFacts, topic: str, partition: int) -> tuple[str, str]:
     """The line that ends a transaction, in two parts: the tool, and what it ends."""
     where = f"{join(option('--topic', topic))} --partition {partition}"
     if one.abort_form != _BY_PRODUCER:
@@ -115,13 +115,13 @@ def abort_command(one: ExplainedTransaction, topic: str, partition: int) -> tupl
     return f"{TOOL} abort", f"{where} {_by_producer(one)}"
 
 
-def _by_producer(one: ExplainedTransaction) -> str:
+def _by_producer(one: TransactionFacts) -> str:
     # as the tool does for a producer without a marker: no coordinator's epoch is lower
     epoch = "EPOCH" if one.marker_coordinator_epoch is None else max(one.marker_coordinator_epoch, 0)
     return f"--producer-id {one.producer_id} --producer-epoch {one.producer_epoch} --coordinator-epoch {epoch}"
 
 
-def about_the_tool(found: Sequence[ExplainedTransaction]) -> str:
+def about_the_tool(found: Sequence[TransactionFacts]) -> str:
     """What the commands need besides: the version of the tool, or other arguments for older brokers; empty if nothing."""
     first = found[0]
     epoch = ""
@@ -134,7 +134,7 @@ def about_the_tool(found: Sequence[ExplainedTransaction]) -> str:
     return ""
 
 
-def save_first(one: ExplainedTransaction, topic: str, partition: int) -> str | None:
+def save_first(one: TransactionFacts, topic: str, partition: int) -> str | None:
     """What to save before a transaction is aborted, or to look at; None if nobody takes it for committed."""
     if one.may_be_committed is False:
         return None
@@ -153,14 +153,14 @@ def save_first(one: ExplainedTransaction, topic: str, partition: int) -> str | N
     )
 
 
-def _committed_by(one: ExplainedTransaction) -> str:
+def _committed_by(one: TransactionFacts) -> str:
     brokers = [other.broker_id for other in one.elsewhere if other.outcome == "committed"]
     if brokers:
         return f"the marker on broker {listed(brokers)} is a COMMIT"
     return f"its coordinator says {one.coordinator_state}"
 
 
-def to_be_saved(found: Sequence[ExplainedTransaction], topic: str, partition: int) -> Iterator[str]:
+def to_be_saved(found: Sequence[TransactionFacts], topic: str, partition: int) -> Iterator[str]:
     """A step for each transaction that may count as committed, the first few of them."""
     steps = [step for one in found if (step := save_first(one, topic, partition))]
     yield from steps[:_MOST]
@@ -171,7 +171,7 @@ def to_be_saved(found: Sequence[ExplainedTransaction], topic: str, partition: in
         )
 
 
-def in_short(found: Sequence[ExplainedTransaction], topic: str, partition: int) -> Iterator[str]:
+def in_short(found: Sequence[TransactionFacts], topic: str, partition: int) -> Iterator[str]:
     """Why transactions hang and how they are ended, in few lines for a list of findings; `found` are the first that hang, at least one."""
     first, several = found[0], len(found) > 1
     why = _WHY.get(first.hangs_because or "", first.hangs_because or "")

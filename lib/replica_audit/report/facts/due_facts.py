@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.recovery_facts import ActedVerdict, PartitionKey, RecoveryFacts
-from replica_audit.report.facts.run_report import Electable, OfflinePartition
+from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts, will_be_cut
 from replica_audit.report.facts.still_open import NOTHING_OPEN, MissingPart, StillOpen
+from replica_audit.rows.findings import ElectionChoice, RunFinding
+from replica_audit.rows.pairs import ReplicaVerdict
 
 NAMED = 3  # partitions, or groups, of each decision
 STUCK = (Verdict.LOG_MATCHING_VIOLATION, Verdict.CANNOT_REJOIN, Verdict.CONTENT_MISMATCH, Verdict.COMPACTION_DIFFERS, Verdict.UNREADABLE)
@@ -100,7 +101,7 @@ class DueFacts:
 
 def due_of(facts: RecoveryFacts) -> DueFacts:
     """Of what a plan or an explanation has read row by row."""
-    cut = [one for one in facts.verdicts if one.will_be_cut and one.key not in facts.leaderless]
+    cut = [one for one in facts.verdicts if will_be_cut(one) and one.key not in facts.leaderless]
     truncated = [one for one in (*facts.verdicts, *facts.cut_copies) if one.already_truncated and one.verdict == Verdict.COMMITTED_LOSS]
     by_verdict = {verdict: [one for one in facts.verdicts if one.verdict == verdict] for verdict in STUCK}
     groups = sorted({one.group_id for one in facts.groups})
@@ -147,18 +148,18 @@ def _partitions(rows: Sequence[PartitionKey], records: int = 0, committed: int =
     return DuePartitions(rows=len(rows), count=len(keys), first=first, records=records, committed=committed, records_unknown=unknown)
 
 
-def _of_verdicts(rows: Sequence[ActedVerdict]) -> DuePartitions:
+def _of_verdicts(rows: Sequence[ReplicaVerdict]) -> DuePartitions:
     lost = sum(one.lost_records or 0 for one in rows)
     unknown = sum(one.lost_records is None for one in rows)
     return _partitions([one.key for one in rows], lost, sum(one.removed_committed or 0 for one in rows), unknown)
 
 
-def _best(one: OfflinePartition) -> Electable | None:
+def _best(one: RunFinding) -> ElectionChoice | None:
     return next((choice for choice in one.candidates or () if choice.rank == 1), None)
 
 
 def _elections(facts: RecoveryFacts) -> Iterable[DueElection]:
-    found: dict[tuple[str, int | None], list[tuple[PartitionKey, Electable | None]]] = {}
+    found: dict[tuple[str, int | None], list[tuple[PartitionKey, ElectionChoice | None]]] = {}
     all_stopped = all(one.cluster_stopped for one in facts.offline)  # else it matters who is started first
     for key, one in facts.leaderless.items():
         best = _best(one)

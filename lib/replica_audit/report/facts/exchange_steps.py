@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from replica_audit.protocol.exchange.exchange_cases import Case, EpochRequest, FallsBack, OutOfRange
-from replica_audit.report.facts.explained_rows import ExplainedPoint
-from replica_audit.report.facts.explained_structs import ExplainedFallback, Round
+from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange
+from replica_audit.rows.pair_structs import ExchangeRound, HighWatermarkFallback
+from replica_audit.rows.pairs import TruncationPoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +49,12 @@ class Exchange:
     stuck: bool
 
 
-def exchange(point: ExplainedPoint) -> Exchange:
+def exchange(point: TruncationPoint) -> Exchange:
     """What the run recorded of the exchange."""
     return Exchange(steps=tuple(_steps(point)), fetch_offset=point.fetch_offset, stuck=bool(point.stuck))
 
 
-def _steps(point: ExplainedPoint) -> Iterator[ExplainedStep]:
+def _steps(point: TruncationPoint) -> Iterator[ExplainedStep]:
     fallback = point.fallback
     if fallback is not None and not fallback.after_round:
         yield _falls_back(fallback)
@@ -64,7 +64,7 @@ def _steps(point: ExplainedPoint) -> Iterator[ExplainedStep]:
             yield _falls_back(fallback)
 
 
-def _falls_back(fallback: ExplainedFallback) -> ExplainedStep:
+def _falls_back(fallback: HighWatermarkFallback) -> ExplainedStep:
     return ExplainedStep(
         case=Case.HIGH_WATERMARK,
         log_end_offset=fallback.log_end_offset,
@@ -75,7 +75,7 @@ def _falls_back(fallback: ExplainedFallback) -> ExplainedStep:
     )
 
 
-def _step(number: int, answer: Round) -> Iterator[ExplainedStep]:
+def _step(number: int, answer: ExchangeRound) -> Iterator[ExplainedStep]:
     if answer.decided_by is None or answer.log_end_offset is None:
         return
     yield ExplainedStep(

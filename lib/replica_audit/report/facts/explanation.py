@@ -9,27 +9,21 @@ from dataclasses import dataclass, replace
 from replica_audit.protocol.epochs.epoch_table import EpochEntry
 from replica_audit.protocol.epochs.lineage import Span
 from replica_audit.report.facts.exchange_steps import Exchange, exchange
-from replica_audit.report.facts.explained_rows import (
-    ExplainedEpoch,
-    ExplainedKey,
-    ExplainedLog,
-    ExplainedPoint,
-    ExplainedProblem,
-    ExplainedRecordDifference,
-    ExplainedRun,
-    ExplainedSegment,
-    ExplainedVerdict,
-    RuleOutcome,
-    Tables,
-)
-from replica_audit.report.facts.explained_structs import ExplainedDamage, ExplainedDifference, ExplainedMismatch
 from replica_audit.report.facts.partition_facts import PartitionFacts, damaged_batches, partition_facts
 from replica_audit.report.facts.partition_recovery import partition_recovery
-from replica_audit.report.facts.partition_rows import LeaderChoice
 from replica_audit.report.facts.question import Question, Subject, find
 from replica_audit.report.facts.recovery_facts import RecoveryFacts
 from replica_audit.report.facts.short_paths import below, common_folder, lies_in
 from replica_audit.report.facts.spans import LogState, clipped, history_of_batches, history_of_entries, joined
+from replica_audit.report.facts.tables import Tables
+from replica_audit.rows.compaction import CompactionDifference
+from replica_audit.rows.damage import DamagedBatch
+from replica_audit.rows.pair_structs import BatchMismatch, DifferingOffsets
+from replica_audit.rows.pairs import ReplicaVerdict, TruncationPoint
+from replica_audit.rows.record_differences import RecordDifference
+from replica_audit.rows.replicas import EpochStartOffset, ReplicaLog, SegmentEpoch
+from replica_audit.rows.runs import AuditRun, ReportedProblem
+from replica_audit.rows.what_if import WhatIfLeader, WhatIfRule
 
 _CURRENT = "current"
 
@@ -43,10 +37,10 @@ class ExplainedReplica:
     """
 
     broker_id: int
-    log: ExplainedLog | None = None
+    log: ReplicaLog | None = None
     history: tuple[Span, ...] = ()
     by_table: bool = False
-    epochs: tuple[ExplainedEpoch, ...] = ()
+    epochs: tuple[EpochStartOffset, ...] = ()
 
     @property
     def state(self) -> LogState | None:
@@ -60,7 +54,7 @@ class ExplainedReplica:
         )
 
     @property
-    def in_effect(self) -> list[ExplainedEpoch]:
+    def in_effect(self) -> list[EpochStartOffset]:
         """The entries of its table; of a replica that cannot be read none is in effect, and the exchange took what its file says."""
         is_unreadable = self.log is not None and self.log.unreadable_reason is not None
         return [entry for entry in self.epochs if entry.in_effect] or [
@@ -85,7 +79,7 @@ class Outcome:
     exchange: Exchange
     physical_offset: int | None
     history: tuple[Span, ...]
-    conflicts: tuple[ExplainedDifference, ...]
+    conflicts: tuple[DifferingOffsets, ...]
     is_recorded: bool
 
 
@@ -102,25 +96,25 @@ class Explanation:
     differ, as far as the run kept them.
     """
 
-    run: ExplainedRun
+    run: AuditRun
     warehouse: str
     folder: str
     topic: str
     partition: int
-    verdict: ExplainedVerdict
+    verdict: ReplicaVerdict
     leader: ExplainedReplica
     follower: ExplainedReplica
-    points: tuple[ExplainedPoint, ...]
-    rules: tuple[RuleOutcome, ...]
-    choices: tuple[LeaderChoice, ...]
-    applied: ExplainedPoint | None
+    points: tuple[TruncationPoint, ...]
+    rules: tuple[WhatIfRule, ...]
+    choices: tuple[WhatIfLeader, ...]
+    applied: TruncationPoint | None
     outcome: Outcome | None
-    differences: tuple[ExplainedDifference, ...]
-    input_errors: tuple[ExplainedProblem, ...]
+    differences: tuple[DifferingOffsets, ...]
+    input_errors: tuple[ReportedProblem, ...]
     cut_short: tuple[str, ...]
-    damaged: tuple[ExplainedDamage, ...] = ()
-    keys: tuple[ExplainedKey, ...] = ()
-    records: tuple[ExplainedRecordDifference, ...] = ()
+    damaged: tuple[DamagedBatch, ...] = ()
+    keys: tuple[CompactionDifference, ...] = ()
+    records: tuple[RecordDifference, ...] = ()
 
     @property
     def name(self) -> str:
@@ -146,7 +140,7 @@ def explain(tables: Tables, question: Question) -> Explained:
     subject = find(tables, question)
     run, topic, partition = subject.run, subject.topic, subject.partition
     keys: dict[str, str | int] = {"run_id": run.run_id, "cluster_id": run.cluster_id, "topic": topic, "partition": partition}
-    found = tables.rows("replica_logs", ExplainedLog, **keys)
+    found = tables.rows("replica_logs", ReplicaLog, **keys)
     folder = common_folder(found)
     followers = tuple(_followers(tables, subject, keys, found, folder))
     return Explained(
@@ -157,7 +151,7 @@ def explain(tables: Tables, question: Question) -> Explained:
 
 
 def _followers(
-    tables: Tables, subject: Subject, keys: dict[str, str | int], found: Sequence[ExplainedLog], folder: str
+    tables: Tables, subject: Subject, keys: dict[str, str | int], found: Sequence[ReplicaLog], folder: str
 ) -> Iterator[Explanation]:
     if not subject.verdicts:
         return
@@ -165,11 +159,11 @@ def _followers(
         replace(log, log_dir=below(folder, log.log_dir), unreadable_reason=log.unreadable_reason and below(folder, log.unreadable_reason))
         for log in found
     ]
-    batches = [replace(row, log_dir=below(folder, row.log_dir)) for row in tables.rows("segment_epochs", ExplainedSegment, **keys)]
-    epochs = tables.rows("epoch_start_offsets", ExplainedEpoch, **keys)
-    points = tables.rows("truncation_points", ExplainedPoint, **keys)
-    rules = tables.rows("what_if_rules", RuleOutcome, **keys)
-    choices = tables.rows("what_if_leaders", LeaderChoice, **keys)
+    batches = [replace(row, log_dir=below(folder, row.log_dir)) for row in tables.rows("segment_epochs", SegmentEpoch, **keys)]
+    epochs = tables.rows("epoch_start_offsets", EpochStartOffset, **keys)
+    points = tables.rows("truncation_points", TruncationPoint, **keys)
+    rules = tables.rows("what_if_rules", WhatIfRule, **keys)
+    choices = tables.rows("what_if_leaders", WhatIfLeader, **keys)
     damaged = damaged_batches(tables, folder, keys)
     for judged in subject.verdicts:
         verdict = _below(folder, judged)
@@ -199,24 +193,24 @@ def _followers(
         )
 
 
-def _keys(tables: Tables, keys: dict[str, str | int], verdict: ExplainedVerdict) -> tuple[ExplainedKey, ...]:
+def _keys(tables: Tables, keys: dict[str, str | int], verdict: ReplicaVerdict) -> tuple[CompactionDifference, ...]:
     """The keys that differ, in the order of their causes and offsets."""
     if not verdict.differing_keys:
         return ()
     causes = [one.cause for one in verdict.differing_keys]
-    found = tables.rows("compaction_differences", ExplainedKey, **keys, follower_id=verdict.follower_id)
+    found = tables.rows("compaction_differences", CompactionDifference, **keys, follower_id=verdict.follower_id)
     return tuple(sorted(found, key=lambda one: (causes.index(one.cause), one.offset, one.key_hash)))
 
 
-def _records(tables: Tables, keys: dict[str, str | int], verdict: ExplainedVerdict) -> tuple[ExplainedRecordDifference, ...]:
+def _records(tables: Tables, keys: dict[str, str | int], verdict: ReplicaVerdict) -> tuple[RecordDifference, ...]:
     """The first records that differ, by offset."""
     if not verdict.differing_records:
         return ()
-    found = tables.rows("record_differences", ExplainedRecordDifference, **keys, follower_id=verdict.follower_id)
+    found = tables.rows("record_differences", RecordDifference, **keys, follower_id=verdict.follower_id)
     return tuple(sorted(found, key=lambda one: one.offset))
 
 
-def _below(folder: str, verdict: ExplainedVerdict) -> ExplainedVerdict:
+def _below(folder: str, verdict: ReplicaVerdict) -> ReplicaVerdict:
     """The verdict with its paths shortened."""
     facts = verdict.rests_on and tuple(replace(one, path=below(folder, one.path), text=below(folder, one.text)) for one in verdict.rests_on)
     evidence = verdict.evidence and below(folder, verdict.evidence)
@@ -224,19 +218,19 @@ def _below(folder: str, verdict: ExplainedVerdict) -> ExplainedVerdict:
     return replace(verdict, reason=below(folder, verdict.reason), evidence=evidence, rests_on=facts, mismatch=mismatch)
 
 
-def _mismatch_below(folder: str, found: ExplainedMismatch) -> ExplainedMismatch:
+def _mismatch_below(folder: str, found: BatchMismatch) -> BatchMismatch:
     sides = (side and replace(side, path=below(folder, side.path)) for side in (found.leader, found.follower))
     leader, follower = sides
     return replace(found, leader=leader, follower=follower, unread=found.unread and below(folder, found.unread))
 
 
-def _generation(point: ExplainedPoint) -> tuple[int, str]:
+def _generation(point: TruncationPoint) -> tuple[int, str]:
     known = ("high-watermark", "kip-101", "kip-279", "truncate-on-fetch")
     return (known.index(point.protocol) if point.protocol in known else len(known), point.protocol)
 
 
 def _replica(
-    broker_id: int, logs: Sequence[ExplainedLog], batches: Sequence[ExplainedSegment], epochs: Sequence[ExplainedEpoch]
+    broker_id: int, logs: Sequence[ReplicaLog], batches: Sequence[SegmentEpoch], epochs: Sequence[EpochStartOffset]
 ) -> ExplainedReplica:
     own = [log for log in logs if log.broker_id == broker_id]
     log = next((log for log in own if log.state == _CURRENT), None)
@@ -256,7 +250,7 @@ def _replica(
 
 
 def _outcome(
-    verdict: ExplainedVerdict, applied: ExplainedPoint | None, leader: ExplainedReplica, follower: ExplainedReplica
+    verdict: ReplicaVerdict, applied: TruncationPoint | None, leader: ExplainedReplica, follower: ExplainedReplica
 ) -> Outcome | None:
     if applied is None or leader.state is None or follower.state is None:
         return None
@@ -279,10 +273,10 @@ def _outcome(
 
 
 def _input_errors(
-    tables: Tables, run: ExplainedRun, sides: Sequence[ExplainedReplica], verdict: ExplainedVerdict, folder: str
-) -> tuple[ExplainedProblem, ...]:
+    tables: Tables, run: AuditRun, sides: Sequence[ExplainedReplica], verdict: ReplicaVerdict, folder: str
+) -> tuple[ReportedProblem, ...]:
     """The problems of these replicas' files, of what their log directories share, and of files that belong to no broker."""
-    found: list[ExplainedProblem] = []
+    found: list[ReportedProblem] = []
     for side in sides:
         if side.log is None or side.path is None:
             continue
@@ -294,6 +288,6 @@ def _input_errors(
     return tuple(sorted(found, key=lambda error: (error.path, error.line or 0, error.byte_offset or 0)))
 
 
-def _errors(tables: Tables, run: ExplainedRun, broker_id: int | None, folder: str) -> Iterator[ExplainedProblem]:
-    for error in tables.rows("input_errors", ExplainedProblem, run_id=run.run_id, cluster_id=run.cluster_id, broker_id=broker_id):
+def _errors(tables: Tables, run: AuditRun, broker_id: int | None, folder: str) -> Iterator[ReportedProblem]:
+    for error in tables.rows("input_errors", ReportedProblem, run_id=run.run_id, cluster_id=run.cluster_id, broker_id=broker_id):
         yield replace(error, path=below(folder, error.path), detail=below(folder, error.detail))

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW
 from replica_audit.protocol.verdict.logged_incidents import IncidentKind
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.report.facts.explained_rows import ExplainedRun, Tables
-from replica_audit.report.facts.explained_structs import ExplainedDamage
-from replica_audit.report.facts.partition_rows import (
-    ExplainedElection,
-    ExplainedFuture,
-    ExplainedGroup,
-    ExplainedIncident,
-    ExplainedRole,
-    LeaderChoice,
-)
 from replica_audit.report.facts.short_paths import below
-from replica_audit.report.facts.transaction_rows import ExplainedGap, ExplainedTransaction
+from replica_audit.report.facts.tables import Tables
+from replica_audit.rows.damage import DamagedBatch
+from replica_audit.rows.findings import RunFinding
+from replica_audit.rows.history import ConsumerImpact, LeaderEpoch, LoggedIncident
+from replica_audit.rows.replicas import FutureReplica, ReplicaRole
+from replica_audit.rows.runs import AuditRun
+from replica_audit.rows.sequence_gaps import MissingSequences
+from replica_audit.rows.transactions import OpenTransactionRow, TransactionFacts
+from replica_audit.rows.what_if import WhatIfLeader
 
 PARTITION_TABLES = (
     "replica_roles",
@@ -36,45 +33,29 @@ PARTITION_TABLES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenFinding:
-    """A row of `findings`, as far as it is about a partition."""
-
-    code: str
-    severity: str
-    broker_id: int
-    summary: str
-    status: str
-    isr: tuple[int, ...] | None = None
-    elr: tuple[int, ...] | None = None
-    last_leader_id: int | None = None
-    leaderless_since: datetime | None = None
-    cluster_stopped: bool | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
     """The rows about one partition, each in the order of telling. `findings` are those that are no verdict on a follower.
 
     `alone` says why there is no follower to explain; None if there is one. `folder` and `cut_short` as in an explanation of a follower.
     """
 
-    run: ExplainedRun
+    run: AuditRun
     warehouse: str
     folder: str
     topic: str
     partition: int
     alone: str | None
-    roles: tuple[ExplainedRole, ...]
-    elections: tuple[ExplainedElection, ...]
-    incidents: tuple[ExplainedIncident, ...]
-    impacts: tuple[ExplainedGroup, ...]
-    choices: tuple[LeaderChoice, ...]
-    futures: tuple[ExplainedFuture, ...]
+    roles: tuple[ReplicaRole, ...]
+    elections: tuple[LeaderEpoch, ...]
+    incidents: tuple[LoggedIncident, ...]
+    impacts: tuple[ConsumerImpact, ...]
+    choices: tuple[WhatIfLeader, ...]
+    futures: tuple[FutureReplica, ...]
     cut_short: tuple[str, ...]
-    findings: tuple[OpenFinding, ...] = ()
-    damaged: tuple[ExplainedDamage, ...] = ()
-    gaps: tuple[ExplainedGap, ...] = ()
-    transactions: tuple[ExplainedTransaction, ...] = ()
+    findings: tuple[RunFinding, ...] = ()
+    damaged: tuple[DamagedBatch, ...] = ()
+    gaps: tuple[MissingSequences, ...] = ()
+    transactions: tuple[TransactionFacts, ...] = ()
 
     @property
     def name(self) -> str:
@@ -82,12 +63,12 @@ class PartitionFacts:
         return f"{self.topic}-{self.partition}"
 
     @property
-    def offline(self) -> OpenFinding | None:
+    def offline(self) -> RunFinding | None:
         """That nobody leads it; None if somebody does, or if it is not known."""
         return next((one for one in self.findings if one.code == PartitionCode.OFFLINE_PARTITION), None)
 
 
-def partition_facts(tables: Tables, run: ExplainedRun, topic: str, partition: int, *, alone: str | None, folder: str) -> PartitionFacts:
+def partition_facts(tables: Tables, run: AuditRun, topic: str, partition: int, *, alone: str | None, folder: str) -> PartitionFacts:
     """Read what a run knows of a partition; a table that is not there has nothing to say."""
     keys: dict[str, str | int] = {"run_id": run.run_id, "cluster_id": run.cluster_id, "topic": topic, "partition": partition}
     futures = [
@@ -97,14 +78,14 @@ def partition_facts(tables: Tables, run: ExplainedRun, topic: str, partition: in
             future_log_dir=below(folder, row.future_log_dir),
             reason=below(folder, row.reason),
         )
-        for row in tables.rows("future_replicas", ExplainedFuture, **keys)
+        for row in tables.rows("future_replicas", FutureReplica, **keys)
     ]
-    choices = [replace(row, reason=below(folder, row.reason)) for row in tables.rows("what_if_leaders", LeaderChoice, **keys)]
+    choices = [replace(row, reason=below(folder, row.reason)) for row in tables.rows("what_if_leaders", WhatIfLeader, **keys)]
     roles = [
         replace(row, isr_objection=row.isr_objection and below(folder, row.isr_objection))
-        for row in tables.rows("replica_roles", ExplainedRole, **keys)
+        for row in tables.rows("replica_roles", ReplicaRole, **keys)
     ]
-    incidents = [replace(row, summary=below(folder, row.summary)) for row in tables.rows("logged_incidents", ExplainedIncident, **keys)]
+    incidents = [replace(row, summary=below(folder, row.summary)) for row in tables.rows("logged_incidents", LoggedIncident, **keys)]
     return PartitionFacts(
         run=run,
         warehouse=tables.location,
@@ -113,35 +94,35 @@ def partition_facts(tables: Tables, run: ExplainedRun, topic: str, partition: in
         partition=partition,
         alone=alone,
         roles=tuple(sorted(roles, key=lambda row: row.broker_id)),
-        elections=tuple(sorted(tables.rows("leader_epochs", ExplainedElection, **keys), key=lambda row: row.leader_epoch)),
+        elections=tuple(sorted(tables.rows("leader_epochs", LeaderEpoch, **keys), key=lambda row: row.leader_epoch)),
         incidents=tuple(sorted(incidents, key=lambda row: (row.logged_at or "", row.path, row.line))),
-        impacts=tuple(sorted(tables.rows("consumer_impacts", ExplainedGroup, **keys), key=_worst_first)),
+        impacts=tuple(sorted(tables.rows("consumer_impacts", ConsumerImpact, **keys), key=_worst_first)),
         choices=tuple(sorted(choices, key=lambda row: (row.rank is None, row.rank or 0, row.candidate_id))),
         futures=tuple(sorted(futures, key=lambda row: (row.broker_id, row.future_log_dir, row.directory))),
         gaps=tuple(
-            sorted(tables.rows("sequence_gaps", ExplainedGap, **keys), key=lambda row: (not row.is_certain, row.first_offset_after))
+            sorted(tables.rows("sequence_gaps", MissingSequences, **keys), key=lambda row: (not row.is_certain, row.first_offset_after))
         ),
-        transactions=tuple(sorted(tables.rows("open_transactions", ExplainedTransaction, **keys), key=lambda row: row.first_offset)),
+        transactions=tuple(sorted(tables.rows("open_transactions", OpenTransactionRow, **keys), key=lambda row: row.first_offset)),
         cut_short=tuple(dict.fromkeys(tables.cut_short)),
         damaged=damaged_batches(tables, folder, keys),
         findings=tuple(sorted(_findings(tables, folder, keys), key=lambda row: (row.code != PartitionCode.OFFLINE_PARTITION, row.code))),
     )
 
 
-def damaged_batches(tables: Tables, folder: str, keys: Mapping[str, str | int]) -> tuple[ExplainedDamage, ...]:
+def damaged_batches(tables: Tables, folder: str, keys: Mapping[str, str | int]) -> tuple[DamagedBatch, ...]:
     """The damaged batches of a partition, by broker and offset."""
-    found = [replace(row, path=below(folder, row.path)) for row in tables.rows("damaged_batches", ExplainedDamage, **keys)]
+    found = [replace(row, path=below(folder, row.path)) for row in tables.rows("damaged_batches", DamagedBatch, **keys)]
     return tuple(sorted(found, key=lambda row: (row.broker_id, row.first_offset)))
 
 
-def _findings(tables: Tables, folder: str, keys: dict[str, str | int]) -> Iterator[OpenFinding]:
-    for row in tables.rows("findings", OpenFinding, **keys):
+def _findings(tables: Tables, folder: str, keys: dict[str, str | int]) -> Iterator[RunFinding]:
+    for row in tables.rows("findings", RunFinding, **keys):
         # what brokers logged stands by itself, as incidents
         if row.code in set(PartitionCode).difference(IncidentKind) and row.status in FOUND_NOW:
             yield replace(row, summary=below(folder, row.summary))
 
 
-def _worst_first(row: ExplainedGroup) -> tuple[int, int, int, str]:
+def _worst_first(row: ConsumerImpact) -> tuple[int, int, int, str]:
     """Affected groups, then those of which it cannot be told, each by what is gone, then by what they never read."""
     certainty = {True: 0, None: 1, False: 2}[row.affected]
     return certainty, -(row.records_gone or 0), -(row.records_missed or 0), row.group_id

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from replica_audit.errors import UsageError
 from replica_audit.formats.log_dir.names import METADATA_TOPIC
 from replica_audit.program import command_line
-from replica_audit.report.facts.explained_rows import ExplainedCluster, ExplainedLog, ExplainedRun, ExplainedVerdict, Tables, TopicPartition
 from replica_audit.report.facts.partition_facts import PARTITION_TABLES
+from replica_audit.report.facts.tables import ClusterOfRow, Tables, TopicPartition
+from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.replicas import ReplicaLog
+from replica_audit.rows.runs import AuditRun
 
 _PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-([0-9]{1,10})")
 _LARGEST_PARTITION = 2**31 - 1
@@ -42,10 +45,10 @@ class Subject:
     `alone` says why there are none; None if there are some.
     """
 
-    run: ExplainedRun
+    run: AuditRun
     topic: str
     partition: int
-    verdicts: tuple[ExplainedVerdict, ...]
+    verdicts: tuple[ReplicaVerdict, ...]
     alone: str | None = None
 
 
@@ -71,19 +74,18 @@ def find(tables: Tables, question: Question) -> Subject:
     keys: dict[str, str | int] = {"topic": question.topic, "partition": question.partition}
     if not tables.has("replica_verdicts"):
         raise UsageError(f"warehouse {tables.location}: has no table replica_verdicts; audit again into a new warehouse")
-    found = tables.rows("replica_verdicts", ExplainedVerdict, run_id=run_id, **keys)
-    told = {one.cluster_id for name in PARTITION_TABLES for one in tables.distinct(name, ExplainedCluster, run_id=run_id, **keys)}
-    everywhere = told | {verdict.cluster_id for verdict in found}
+    names = ("replica_verdicts", *PARTITION_TABLES)
+    everywhere = {one.cluster_id for name in names for one in tables.distinct(name, ClusterOfRow, run_id=run_id, **keys)}
     clusters = sorted(cluster for cluster in everywhere if question.cluster_id in (None, cluster))
     if not clusters:
         raise UsageError(_nothing_said(tables, question, run_id, everywhere))
     if len(clusters) > 1:
         raise UsageError(f"{question.name} is in {len(clusters)} clusters of run {run_id}; give one with --cluster: {_listed(clusters)}")
-    verdicts = [verdict for verdict in found if verdict.cluster_id == clusters[0]]
+    verdicts = tables.rows("replica_verdicts", ReplicaVerdict, run_id=run_id, cluster_id=clusters[0], **keys)
     run = next(run for run in runs if run.cluster_id == clusters[0])
     if verdicts:
         return Subject(run=run, topic=question.topic, partition=question.partition, verdicts=_of_follower(verdicts, question))
-    alone = _alone(question, tables.rows("replica_logs", ExplainedLog, run_id=run_id, cluster_id=clusters[0], **keys))
+    alone = _alone(question, tables.rows("replica_logs", ReplicaLog, run_id=run_id, cluster_id=clusters[0], **keys))
     if question.follower_id is not None:
         raise UsageError(f"--follower {question.follower_id}: {question.name} has no follower to explain in run {run_id}: {alone}")
     return Subject(run=run, topic=question.topic, partition=question.partition, verdicts=(), alone=alone)
@@ -97,7 +99,7 @@ def no_warehouse(location: str) -> UsageError:
     )
 
 
-def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | None = None) -> tuple[str, list[ExplainedRun]]:
+def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | None = None) -> tuple[str, list[AuditRun]]:
     """The run's id and its rows: the one that was asked for, else the one that began last of those that count.
 
     Args:
@@ -111,10 +113,10 @@ def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | N
     if not tables.has("audit_runs"):
         raise no_warehouse(tables.location)
     if run_id is not None and cluster_id is None:  # of hundreds of runs only one need be read
-        asked = list(tables.rows("audit_runs", ExplainedRun, run_id=run_id))
+        asked = list(tables.rows("audit_runs", AuditRun, run_id=run_id))
         if asked and all(run.status == "complete" for run in asked):
             return run_id, asked
-    known = tables.rows("audit_runs", ExplainedRun)
+    known = tables.rows("audit_runs", AuditRun)
     if cluster_id is not None:
         clusters = {run.cluster_id for run in known}
         if cluster_id not in clusters:
@@ -144,7 +146,7 @@ def chosen_run(tables: Tables, *, run_id: str | None = None, cluster_id: str | N
     return run_id, asked
 
 
-def _of_follower(verdicts: Sequence[ExplainedVerdict], question: Question) -> tuple[ExplainedVerdict, ...]:
+def _of_follower(verdicts: Sequence[ReplicaVerdict], question: Question) -> tuple[ReplicaVerdict, ...]:
     followers = sorted(verdicts, key=lambda verdict: verdict.follower_id)
     if question.follower_id is None:
         return tuple(followers)
@@ -165,7 +167,7 @@ def _nothing_said(tables: Tables, question: Question, run_id: str, elsewhere: It
     keys: dict[str, str | int] = {"run_id": run_id}
     if question.cluster_id is not None:
         keys["cluster_id"] = question.cluster_id
-    replicas = tables.rows("replica_logs", ExplainedLog, topic=question.topic, partition=question.partition, **keys)
+    replicas = tables.rows("replica_logs", ReplicaLog, topic=question.topic, partition=question.partition, **keys)
     if replicas:
         return f"{question.name} has no follower to explain in run {run_id}: {_alone(question, replicas)}"
     return f"--partition {question.name}: not in run {run_id}; {_others(question, tables.distinct('replica_logs', TopicPartition, **keys))}"
@@ -188,7 +190,7 @@ def _others(question: Question, names: Sequence[TopicPartition]) -> str:
     return f"it has {len(partitions)} other topics; perhaps --topics limited the run"
 
 
-def _alone(question: Question, replicas: Sequence[ExplainedLog]) -> str:
+def _alone(question: Question, replicas: Sequence[ReplicaLog]) -> str:
     brokers = ", ".join(str(broker) for broker in sorted({replica.broker_id for replica in replicas}))
     states = sorted({replica.state for replica in replicas})
     if question.topic == METADATA_TOPIC:

@@ -3,166 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
 from replica_audit.report.facts.acknowledged_findings import AcknowledgedGroup
 from replica_audit.report.facts.doubts import NO_DOUBTS, Doubts
 from replica_audit.report.facts.exit_code import compared_followers
-from replica_audit.report.facts.transaction_rows import ExplainedTransaction
+from replica_audit.rows.findings import RunFinding
+from replica_audit.rows.history import ConsumerImpact
+from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.runs import ReportedProblem
+from replica_audit.rows.what_if import WhatIfLeader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One finding, as its line shows it. Offsets as in `replica_verdicts`; None where there is nothing to say.
-
-    `fetcher_fails` and `still_diverged` are of the truncation that applies.
-    """
+    """A verdict on a follower that is a finding, and what becomes of the truncation that applies."""
 
     cluster_id: str
-    verdict: str
-    severity: str
-    topic: str
-    partition: int
-    leader_id: int
-    follower_id: int
-    leader_source: str
-    divergence_offset: int | None
-    truncation_offset: int | None
-    restart_offset: int | None
+    row: ReplicaVerdict
     fetcher_fails: bool
     still_diverged: bool
-    removed_records: int | None
-    removed_committed: int | None
-    already_truncated: bool | None
-    reason: str
-    evidence: str | None
-    inferred_because: str | None = None
-    removed_below_high_watermark: int | None = None
-    commit_evidence: str | None = None
-    cause: str | None = None
-    records_lost: int | None = None
+
+
+class Impact(NamedTuple):
+    """A position of a consumer group that a truncation affects."""
+
+    cluster_id: str
+    row: ConsumerImpact
 
     @property
-    def loses_records(self) -> int | None:
-        """Truncated records that the leader does not hold; of a run of an older version all that are truncated."""
-        return self.removed_records if self.records_lost is None else self.records_lost
+    def place(self) -> PartitionPlace:
+        """Its partition."""
+        return PartitionPlace(cluster_id=self.cluster_id, topic=self.row.topic, partition=self.row.partition)
+
+
+class Choice(NamedTuple):
+    """A replica as the leader."""
+
+    cluster_id: str
+    row: WhatIfLeader
 
     @property
-    def proven_committed(self) -> int | None:
-        """Lost offsets that were committed; None where something is lost, or may be, and nothing proves that it was."""
-        return None if not self.removed_committed and self.loses_records != 0 else self.removed_committed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputProblem:
-    """One row of `input_errors`."""
-
-    path: str
-    line: int | None
-    byte_offset: int | None
-    code: str
-    detail: str
-    remedy: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Impact:
-    """One group's position that a truncation affects. Columns of `consumer_impacts`."""
-
-    cluster_id: str
-    group_id: str
-    topic: str
-    partition: int
-    committed_offset: int
-    committed_leader_epoch: int
-    validation_result: str
-    reset_offset: int | None
-    records_gone: int | None
-    records_reread: int | None
-    records_missed: int | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """One replica as the leader. Columns of `what_if_leaders`; what a replica that cannot be read would lose is None."""
-
-    cluster_id: str
-    topic: str
-    partition: int
-    candidate_id: int
-    rank: int | None
-    is_leader: bool
-    lost_records: int | None
-    lost_bytes: int | None
-    lost_committed: int | None
-    reason: str
-    lost_below_high_watermark: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Electable:
-    """One replica of a partition without a leader. Columns of `what_if_leaders`; what cannot be told is None."""
-
-    candidate_id: int
-    rank: int | None
-    in_isr: bool
-    in_elr: bool | None
-    election: str | None
-    broker_up: bool | None
-    stopped_cleanly: bool | None
-    log_end_offset: int | None
-    lost_offsets: int | None
-    lost_records: int | None
-    lost_committed: int | None
-    followers_failing: int | None
-    followers_diverged: int | None
-    unread_replicas: int | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfflinePartition:
-    """One partition that nobody leads, by the metadata. Columns of `findings`."""
-
-    cluster_id: str
-    severity: str
-    topic: str
-    partition: int
-    leader_epoch: int | None = None
-    isr: tuple[int, ...] | None = None
-    elr: tuple[int, ...] | None = None
-    last_leader_id: int | None = None
-    leaderless_since: datetime | None = None
-    cluster_stopped: bool | None = None
-    candidates: tuple[Electable, ...] | None = None
-    summary: str
-    status: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaFinding:
-    """A row of `findings` that is not a verdict on a follower, or that this run did not see.
-
-    `hanging` are the first transactions that hang, where it is about such and the list that has it shows them. `last_seen_run_id`: which
-    run shows it; of one that this run did not see None if that run is no longer kept.
-    """
-
-    cluster_id: str
-    code: str
-    severity: str
-    topic: str
-    partition: int
-    broker_id: int
-    summary: str
-    status: str
-    leader_id: int | None = None
-    hanging: tuple[ExplainedTransaction, ...] | None = None
-    last_seen_run_id: str | None = None
+    def place(self) -> PartitionPlace:
+        """Its partition."""
+        return PartitionPlace(cluster_id=self.cluster_id, topic=self.row.topic, partition=self.row.partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,8 +98,8 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionPlace:
-    """A partition that a decision is about."""
+class PartitionPlace:
+    """A partition of a cluster."""
 
     cluster_id: str
     topic: str
@@ -224,7 +112,7 @@ class ReportedDecision:
 
     text: str
     urgency: str
-    partitions: tuple[DecisionPlace, ...]
+    partitions: tuple[PartitionPlace, ...]
 
 
 def findings_about_followers(clusters: Sequence[Cluster]) -> int:
@@ -245,7 +133,8 @@ class Report:
     less, `best_led_partitions` counts those with a loss that no other leader would make smaller, `already_lost_partitions` those where
     brokers have truncated since what no other one holds; all only if every replica was tried.
     `new_findings` counts those that no earlier run left open by severity, `newest` are the worst of them; `is_compared`: an earlier run
-    left some open. `not_confirmed` are the worst of those that an earlier run found, and this one could not check. Nothing of this counts
+    left some open. `not_confirmed` are the worst of those that an earlier run found, and this one could not check;
+    `kept_runs`: those of the runs that saw them last that are still there to be asked. Nothing of this counts
     findings that are acknowledged: of these `acknowledged_count` are open, `acknowledgements` are the entries about open findings, also
     those that no longer hold, and `acknowledged_verdicts` counts followers. `doubts`: what else keeps it from being an all-clear.
     """
@@ -262,17 +151,18 @@ class Report:
     candidates: tuple[Choice, ...]
     best_led_partitions: int
     already_lost_partitions: int
-    problems: tuple[InputProblem, ...]
+    problems: tuple[ReportedProblem, ...]
     problem_count: int
     changes: dict[str, int]
-    offline: tuple[OfflinePartition, ...] = ()
-    others: tuple[ReplicaFinding, ...] = ()
+    offline: tuple[RunFinding, ...] = ()
+    others: tuple[RunFinding, ...] = ()
     partition_codes: Mapping[str, int] = field(default_factory=dict)
     inputs: tuple[str, ...] = ()
     decisions: tuple[ReportedDecision, ...] = ()
     new_findings: Mapping[str, int] = field(default_factory=dict)
-    newest: tuple[ReplicaFinding, ...] = ()
-    not_confirmed: tuple[ReplicaFinding, ...] = ()
+    newest: tuple[RunFinding, ...] = ()
+    not_confirmed: tuple[RunFinding, ...] = ()
+    kept_runs: frozenset[str] = frozenset()
     is_compared: bool = False
     acknowledged_count: int = 0
     acknowledgements: tuple[AcknowledgedGroup, ...] = ()
@@ -300,5 +190,118 @@ class Report:
         return sum(compared_followers(cluster.verdicts) for cluster in self.clusters)
 
     def as_json(self) -> dict[str, Any]:
-        """The same content as plain values."""
-        return {**asdict(self), "compared_followers": self.compared_followers}
+        """The same content as plain values, of rows what a reader of the report needs."""
+        rows = {
+            "findings": [_finding_json(one) for one in self.findings],
+            "impacts": [{"cluster_id": one.cluster_id, **_columns(one.row, _OF_IMPACT)} for one in self.impacts],
+            "candidates": [{"cluster_id": one.cluster_id, **_columns(one.row, _OF_CHOICE)} for one in self.candidates],
+            "problems": [_columns(one, _OF_PROBLEM) for one in self.problems],
+            "offline": [_columns(one, _OF_OFFLINE) for one in self.offline],
+            "others": [_columns(one, _OF_OTHERS) for one in self.others],
+            "newest": [_columns(one, _OF_OTHERS) | {"hanging": None} for one in self.newest],
+            "not_confirmed": [
+                _columns(one, _OF_OTHERS) | {"last_seen_run_id": self.kept(one.last_seen_run_id), "hanging": None}
+                for one in self.not_confirmed
+            ],
+        }
+        plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in (*rows, "kept_runs")}
+        found = {name: _plain(value) for name, value in plain.items()}
+        order = [one.name for one in fields(self) if one.name != "kept_runs"]
+        return {name: rows.get(name, found.get(name)) for name in order} | {"compared_followers": self.compared_followers}
+
+    def kept(self, run_id: str) -> str | None:
+        """An earlier run, if the warehouse still has it; None if it was removed."""
+        return run_id if run_id in self.kept_runs else None
+
+
+# columns in the head of `--json`
+_OF_FINDING = (
+    "verdict",
+    "severity",
+    "topic",
+    "partition",
+    "leader_id",
+    "follower_id",
+    "leader_source",
+    "divergence_offset",
+    "truncation_offset",
+    "restart_offset",
+    "removed_records",
+    "removed_committed",
+    "already_truncated",
+    "reason",
+    "evidence",
+    "inferred_because",
+    "removed_below_high_watermark",
+    "commit_evidence",
+    "cause",
+)
+_OF_IMPACT = (
+    "group_id",
+    "topic",
+    "partition",
+    "committed_offset",
+    "committed_leader_epoch",
+    "validation_result",
+    "reset_offset",
+    "records_gone",
+    "records_reread",
+    "records_missed",
+    "reason",
+)
+_OF_CHOICE = (
+    "topic",
+    "partition",
+    "candidate_id",
+    "rank",
+    "is_leader",
+    "lost_records",
+    "lost_bytes",
+    "lost_committed",
+    "reason",
+    "lost_below_high_watermark",
+)
+_OF_PROBLEM = ("path", "line", "byte_offset", "code", "detail", "remedy")
+_OF_OFFLINE = (
+    "cluster_id",
+    "severity",
+    "topic",
+    "partition",
+    "leader_epoch",
+    "isr",
+    "elr",
+    "last_leader_id",
+    "leaderless_since",
+    "cluster_stopped",
+    "candidates",
+    "summary",
+    "status",
+)
+_OF_OTHERS = (
+    "cluster_id",
+    "code",
+    "severity",
+    "topic",
+    "partition",
+    "broker_id",
+    "summary",
+    "status",
+    "leader_id",
+    "hanging",
+    "last_seen_run_id",
+)
+
+
+def _finding_json(one: Finding) -> dict[str, Any]:
+    outcome = {"fetcher_fails": one.fetcher_fails, "still_diverged": one.still_diverged, "records_lost": one.row.lost_records}
+    return {"cluster_id": one.cluster_id, **_columns(one.row, _OF_FINDING), **outcome}
+
+
+def _columns(row: Any, names: Sequence[str]) -> dict[str, Any]:
+    return {name: _plain(getattr(row, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value

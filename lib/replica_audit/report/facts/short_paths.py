@@ -5,10 +5,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 
-from replica_audit.report.facts.explained_rows import ExplainedLog
+from replica_audit.rows.replicas import ReplicaLog
 
 
-def common_folder(logs: Sequence[ExplainedLog]) -> str:
+def common_folder(logs: Sequence[ReplicaLog]) -> str:
     """The deepest folder that holds all log directories; empty if there is none."""
     folders = {posixpath.dirname(log.log_dir) for log in logs}
     return posixpath.commonpath(folders) if folders and len({path.startswith("/") for path in folders}) == 1 else ""

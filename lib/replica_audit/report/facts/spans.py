@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from replica_audit.protocol.epochs.epoch_table import EpochEntry
 from replica_audit.protocol.epochs.lineage import History, Span
-from replica_audit.report.facts.explained_rows import ExplainedEpoch, ExplainedSegment
+from replica_audit.rows.replicas import EpochStartOffset, SegmentEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class LogState:
     log_end_offset: int
 
 
-def history_of_batches(rows: Iterable[ExplainedSegment], state: LogState) -> list[Span]:
+def history_of_batches(rows: Iterable[SegmentEpoch], state: LogState) -> list[Span]:
     """The batches' epochs inside the log, neighbours of one epoch joined."""
     spans: list[Span] = []
     reached = state.log_start_offset
@@ -32,7 +32,7 @@ def history_of_batches(rows: Iterable[ExplainedSegment], state: LogState) -> lis
     return joined(spans)
 
 
-def history_of_entries(entries: Sequence[ExplainedEpoch], state: LogState) -> list[Span]:
+def history_of_entries(entries: Sequence[EpochStartOffset], state: LogState) -> list[Span]:
     """The epochs of a table inside the log, where its batches are not known; what lies below the first one has none."""
     spans: list[Span] = []
     for entry in entries:

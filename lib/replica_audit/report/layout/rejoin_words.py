@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from replica_audit.report.facts.explained_rows import RejoinOnceCorrected
+from replica_audit.rows.replicas import FollowerOnceCorrected
 
 
-def once_corrected(one: RejoinOnceCorrected) -> str:
+def once_corrected(one: FollowerOnceCorrected) -> str:
     """What it does to its log, without a subject."""
     if one.restart_offset is not None:
         return f"empties its log and starts at {one.restart_offset}"

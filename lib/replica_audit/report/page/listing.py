@@ -10,9 +10,9 @@ from typing import Any
 from replica_audit.errors import visible
 from replica_audit.protocol.cluster.leadership import INFERRED
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.report.facts.run_report import ReplicaFinding
 from replica_audit.report.facts.worst_first import SEVERITIES, VERDICTS_BY_LOSS
 from replica_audit.report.page.page_data import PageData
+from replica_audit.rows.findings import RunFinding
 
 HOLE = "\ue000"  # where a sentence had a number; no text of Kafka's has this character
 _NUMBER = re.compile(r"(?<![0-9])(?:0|[1-9][0-9]{0,14})(?![0-9])")
@@ -74,18 +74,19 @@ def _all(data: PageData) -> Iterator[tuple[tuple[Any, ...], str]]:
     """The columns of each row, and its sentence: leaders that cannot be read stand behind the last finding that is as severe."""
     leaders = list(data.leaders)
     for finding, status in zip(data.report.findings, data.statuses, strict=True):
-        while leaders and SEVERITIES.index(leaders[0].severity) < SEVERITIES.index(finding.severity):
+        row = finding.row
+        while leaders and SEVERITIES.index(leaders[0].severity) < SEVERITIES.index(row.severity):
             yield _of_leader(leaders.pop(0))
-        numbers = (finding.divergence_offset, finding.truncation_offset, finding.restart_offset)
-        removed = (finding.loses_records, finding.proven_committed)
-        keys = (finding.severity, finding.verdict, finding.cluster_id, finding.topic, finding.partition)
-        inferred = int(finding.leader_source == INFERRED)
-        yield (*keys, finding.leader_id, finding.follower_id, *numbers, *removed, status, inferred), finding.reason
+        numbers = (row.divergence_offset, row.truncation_offset, row.restart_offset)
+        removed = (row.loses_records, row.proven_committed)
+        keys = (row.severity, row.verdict, finding.cluster_id, row.topic, row.partition)
+        inferred = int(row.leader_source == INFERRED)
+        yield (*keys, row.leader_id, row.follower_id, *numbers, *removed, status, inferred), row.reason
     for leader in leaders:
         yield _of_leader(leader)
 
 
-def _of_leader(leader: ReplicaFinding) -> tuple[tuple[Any, ...], str]:
+def _of_leader(leader: RunFinding) -> tuple[tuple[Any, ...], str]:
     keys = (leader.severity, leader.code, leader.cluster_id, leader.topic, leader.partition)
     of_follower = leader.code in (PartitionCode.IN_SYNC_OUTSIDE_ISR, PartitionCode.FETCH_FAILS_FOREVER)
     pair = (-1 if leader.leader_id is None else leader.leader_id, leader.broker_id) if of_follower else (leader.broker_id, -1)

@@ -60,7 +60,7 @@ def worst_partitions(data: PageData, most: int) -> list[Key]:
     """The partitions that nobody leads, unless their cluster was shut down, then those of the worst findings, each once."""
     offline = [Key(one.cluster_id, one.topic, one.partition) for one in data.report.offline if not one.cluster_stopped]
     others = [Key(one.cluster_id, one.topic, one.partition) for one in data.report.others]
-    worst = [Key(finding.cluster_id, finding.topic, finding.partition) for finding in data.report.findings]
+    worst = [Key(finding.cluster_id, finding.row.topic, finding.row.partition) for finding in data.report.findings]
     return list(dict.fromkeys([*offline[: most // 2], *worst, *others]))[:most]
 
 
@@ -75,7 +75,7 @@ def render(data: PageData, keys: Sequence[Key], explain: Callable[[Key], Explain
     report = data.report
     several = len(report.clusters) > 1
     labels = {cluster.cluster_id: cluster.label if several else "" for cluster in report.clusters}
-    names = [(labels.get(f.cluster_id, f.cluster_id), f"{f.topic}-{f.partition}") for f in report.findings]
+    names = [(labels.get(f.cluster_id, f.cluster_id), f"{f.row.topic}-{f.row.partition}") for f in report.findings]
     anchor_of = anchors([*names, *((labels.get(key.cluster_id, key.cluster_id), key.name) for key in keys)])
     rows = [
         _Row(finding, status, anchor_of[name], name[0])
@@ -113,7 +113,7 @@ def render(data: PageData, keys: Sequence[Key], explain: Callable[[Key], Explain
             dict.fromkeys(
                 [
                     *((anchor_of[labels.get(key.cluster_id, key.cluster_id), key.name], key.name) for key in keys),
-                    *((row.anchor, f"{row.finding.topic}-{row.finding.partition}") for row in rows),
+                    *((row.anchor, f"{row.finding.row.topic}-{row.finding.row.partition}") for row in rows),
                 ]
             )
         )[:_WHERE],

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from replica_audit.report.facts.run_report import ReplicaFinding, Report
+from replica_audit.report.facts.run_report import Report
+from replica_audit.rows.findings import RunFinding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,6 @@ class PageData:
     settings: tuple[tuple[str, str], ...]
     losses: Losses
     statuses: tuple[str, ...]
-    leaders: tuple[ReplicaFinding, ...]
-    resolved: tuple[ReplicaFinding, ...]
-    unconfirmed: tuple[ReplicaFinding, ...] = ()
+    leaders: tuple[RunFinding, ...]
+    resolved: tuple[RunFinding, ...]
+    unconfirmed: tuple[RunFinding, ...] = ()

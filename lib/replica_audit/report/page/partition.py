@@ -8,10 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from replica_audit.program import option, program
-from replica_audit.protocol.exchange.exchange_cases import Case
 from replica_audit.report.advice.damage_remedies import good_copies, what_is_wrong
 from replica_audit.report.advice.remedies import steps
-from replica_audit.report.facts.explained_rows import ExplainedVerdict
 from replica_audit.report.facts.explanation import Explained, Explanation
 from replica_audit.report.facts.partition_facts import PartitionFacts
 from replica_audit.report.facts.run_report import Report
@@ -28,6 +26,8 @@ from replica_audit.report.text.exchange_text import DOCUMENTS, StepWords
 from replica_audit.report.text.explanation_text import described
 from replica_audit.report.text.explanation_text import facts as text_facts
 from replica_audit.report.text.offline_text import elections, in_sync, since
+from replica_audit.rows.codes import Case
+from replica_audit.rows.pairs import ReplicaVerdict
 
 _MOST_ERRORS = 5
 _UNCLEAN = "unclean"
@@ -162,7 +162,7 @@ def _facts(one: Explanation) -> Iterator[tuple[str, str]]:
     yield "Leader", known_from(verdict)
 
 
-def _removed(verdict: ExplainedVerdict) -> Iterator[tuple[str, str]]:
+def _removed(verdict: ReplicaVerdict) -> Iterator[tuple[str, str]]:
     if verdict.removed_records is not None:
         yield "Records", number(verdict.removed_records)
     if verdict.removed_bytes is not None:

@@ -6,11 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from replica_audit.protocol.exchange.exchange_cases import Case
 from replica_audit.report.facts.exchange_steps import ExplainedStep
-from replica_audit.report.facts.explained_rows import ExplainedPoint
 from replica_audit.report.facts.explanation import Explained, ExplainedReplica, Explanation
-from replica_audit.report.facts.partition_rows import ExplainedGroup
 from replica_audit.report.facts.worst_first import SEVERITIES
 from replica_audit.report.layout.axis import Axis, Need, axis
 from replica_audit.report.layout.drawing import Stroke, tick_places
@@ -19,6 +16,9 @@ from replica_audit.report.layout.paragraphs import offsets
 from replica_audit.report.page.sheet import LINE, UNIT, Box, Label, Line, Paper, Sheet
 from replica_audit.report.page.short_steps import in_few_words
 from replica_audit.report.text.drawn_logs import CONFLICTS, GOES, KEPT, strokes
+from replica_audit.rows.codes import Case
+from replica_audit.rows.history import ConsumerImpact
+from replica_audit.rows.pairs import TruncationPoint
 from replica_audit.words import count
 
 COLOURS = 8
@@ -91,7 +91,7 @@ def worst_first(followers: Iterable[Explanation]) -> list[Explanation]:
     return sorted(followers, key=rank)
 
 
-def _axis(followers: Sequence[Explanation], groups: Sequence[ExplainedGroup], paper: Paper) -> tuple[Axis, set[int]] | None:
+def _axis(followers: Sequence[Explanation], groups: Sequence[ConsumerImpact], paper: Paper) -> tuple[Axis, set[int]] | None:
     """The axis that all logs share, and the offsets that it must show."""
     if not followers:
         return None
@@ -229,7 +229,7 @@ def _step(sheet: Sheet, step: ExplainedStep, leader_end: int) -> None:
         sheet.arrow(step.log_end_offset, goes_to, top + LINE, "cut applies", does)
 
 
-def _cut(sheet: Sheet, point: ExplainedPoint, log_start: int, log_end: int) -> None:
+def _cut(sheet: Sheet, point: TruncationPoint, log_start: int, log_end: int) -> None:
     name = f"{'▶ ' if point.applies else ''}{point.protocol}: {', '.join(_outcome(point))}"
     top = sheet.row([name], _TRACK, "strong" if point.applies else "") + _TRACK / 2
     sheet.strokes.append(Line(sheet.x(log_start), top, sheet.x(log_end), top, "track"))
@@ -238,7 +238,7 @@ def _cut(sheet: Sheet, point: ExplainedPoint, log_start: int, log_end: int) -> N
         sheet.arrow(log_end, goes_to, top, "cut applies" if point.applies else "cut", name)
 
 
-def _outcome(point: ExplainedPoint) -> Iterator[str]:
+def _outcome(point: TruncationPoint) -> Iterator[str]:
     if point.restart_offset is not None:
         yield f"restarts at {point.restart_offset}"
     else:
@@ -249,7 +249,7 @@ def _outcome(point: ExplainedPoint) -> Iterator[str]:
         yield "stays diverged"
 
 
-def _groups(sheet: Sheet, groups: Sequence[ExplainedGroup]) -> None:
+def _groups(sheet: Sheet, groups: Sequence[ConsumerImpact]) -> None:
     if groups:
         sheet.head("Consumer groups: from committed to resumed")
     for group in groups:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from replica_audit.protocol.exchange.exchange_cases import Case
 from replica_audit.report.facts.exchange_steps import ExplainedStep
 from replica_audit.report.layout.paragraphs import epoch
+from replica_audit.rows.codes import Case
 
 
 def in_few_words(step: ExplainedStep) -> tuple[str, str, str]:

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.recovery_facts import ActedLog, RecoveryFacts
+from replica_audit.report.facts.recovery_facts import RecoveryFacts
 from replica_audit.report.layout.rejoin_words import once_corrected
 from replica_audit.report.plan.followers import cut_when_started, cuts_shown
 from replica_audit.report.plan.kafka_files import joined
 from replica_audit.report.plan.names import file_name, partition_shown, shown
 from replica_audit.report.plan.rebuilds import REBUILT, STAYS_DIVERGED
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
+from replica_audit.rows.replicas import ReplicaLog
 from replica_audit.words import count
 
 _NAME = "leader-epoch-checkpoint"
@@ -27,7 +28,7 @@ _NOT_EXACT = {
 
 def checkpoints(facts: RecoveryFacts) -> PlanPart:
     """A step for each broker with files that are wrong; what cannot be corrected, or does not heal, is refused."""
-    found: dict[int, list[ActedLog]] = {}
+    found: dict[int, list[ReplicaLog]] = {}
     refusals = []
     rebuilt = {(*one.key, one.follower_id) for one in facts.verdicts if Verdict(one.verdict) in REBUILT}
     for log in (one for one in facts.logs if one.state == "current"):
@@ -43,13 +44,13 @@ def checkpoints(facts: RecoveryFacts) -> PlanPart:
     return PlanPart(steps=tuple(_step(facts, broker, found[broker]) for broker in order), refusals=tuple(refusals))
 
 
-def _follows(logs: Sequence[ActedLog]) -> int:
+def _follows(logs: Sequence[ReplicaLog]) -> int:
     """In how many more of these partitions a broker follows than leads: leaders get their files first."""
     led = [log.broker_id == log.rejoins_once_corrected[0].leader_id for log in logs if log.rejoins_once_corrected]
     return len(led) - 2 * sum(led)
 
 
-def _refused(log: ActedLog) -> str | None:
+def _refused(log: ReplicaLog) -> str | None:
     if log.corrected_checkpoint is not None and "/" in log.directory:
         return "its directory name cannot be written into a command file"
     if log.not_corrected_because is not None:
@@ -62,11 +63,11 @@ def _refused(log: ActedLog) -> str | None:
     return None
 
 
-def _where(log: ActedLog) -> str:
+def _where(log: ReplicaLog) -> str:
     return f"{partition_shown(log.topic, log.partition)} on broker {log.broker_id}"
 
 
-def _step(facts: RecoveryFacts, broker: int, logs: Sequence[ActedLog]) -> PlanStep:
+def _step(facts: RecoveryFacts, broker: int, logs: Sequence[ReplicaLog]) -> PlanStep:
     below = f"checkpoints/broker-{broker}"
     directories = list(dict.fromkeys(log.log_dir for log in logs))
     names = {log_dir: f"DIR_{number}" for number, log_dir in enumerate(directories, 1)}
@@ -107,7 +108,7 @@ def _started(facts: RecoveryFacts, broker: int) -> Iterator[str]:
         yield from cuts_shown(found)
 
 
-def _script(logs: Sequence[ActedLog], names: Mapping[str, str]) -> str:
+def _script(logs: Sequence[ReplicaLog], names: Mapping[str, str]) -> str:
     """A shell script that puts each file into its replica's directory."""
     lines = [f"{name}=${{{name}:-{quote(log_dir)}}}\n" for log_dir, name in names.items()]
     lines += [f'place {quote(file_name(log.directory))} "${names[log.log_dir]}"/{quote(log.directory)}\n' for log in logs]
@@ -140,7 +141,7 @@ _ALONE = (
 )
 
 
-def _reasons(log: ActedLog) -> Iterator[str]:
+def _reasons(log: ReplicaLog) -> Iterator[str]:
     lines = count(len(log.corrected_entries or ()), "entry", "entries")
     yield f"the file contradicts the batches beside it or keeps followers out; the corrected one has {lines}."
     for line in log.corrected_entries or ():

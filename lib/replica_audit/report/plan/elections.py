@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts
-from replica_audit.report.facts.run_report import Electable, OfflinePartition
 from replica_audit.report.plan.gone import brokers_shown, said_of_gone, unknown_of_gone
 from replica_audit.report.plan.kafka_files import SERVER, election_json, joined
 from replica_audit.report.plan.names import partition_shown
 from replica_audit.report.plan.start_order import CrossedLeader, PlannedLeader, StartOrder, start_order
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Presumption, Safety
+from replica_audit.rows.findings import ElectionChoice, RunFinding
 from replica_audit.words import count
 
 _MOST = 20  # partitions named in a step; all are in its file
@@ -48,7 +48,7 @@ def order_of(facts: RecoveryFacts) -> StartOrder:
     return start_order([(one, best, facts.replicas.get((one.topic, one.partition), ())) for one, best in accepted])
 
 
-def leaders_by_plan(facts: RecoveryFacts) -> dict[PartitionKey, Electable]:
+def leaders_by_plan(facts: RecoveryFacts) -> dict[PartitionKey, ElectionChoice]:
     """Who leads each offline partition once the plan was done; those that stay offline, or lose nothing by any start, are not there."""
     order = order_of(facts)
     crossed = {(one.partition.topic, one.partition.partition): one.instead for one in order.crossed if one.instead is not None}
@@ -60,7 +60,7 @@ def _only_stopped(facts: RecoveryFacts) -> bool:
     return all(one.cluster_stopped for one in facts.offline)
 
 
-def _all_refused(facts: RecoveryFacts) -> Iterator[tuple[OfflinePartition, str]]:
+def _all_refused(facts: RecoveryFacts) -> Iterator[tuple[RunFinding, str]]:
     for one in () if _only_stopped(facts) else facts.offline:
         best = best_choice(one)
         why = _no_choice(facts, one) if best is None else _refused(one, best)
@@ -68,7 +68,7 @@ def _all_refused(facts: RecoveryFacts) -> Iterator[tuple[OfflinePartition, str]]
             yield one, why
 
 
-def _no_choice(facts: RecoveryFacts, one: OfflinePartition) -> str:
+def _no_choice(facts: RecoveryFacts, one: RunFinding) -> str:
     if not facts.gone or one.candidates:
         return "nobody knows what electing any of its replicas loses"
     copies = [role.broker_id for role in facts.replicas.get(_key(one), ()) if facts.log_of(*_key(one), role.broker_id)]
@@ -76,12 +76,12 @@ def _no_choice(facts: RecoveryFacts, one: OfflinePartition) -> str:
     return f"every replica of it was on {brokers_shown(facts.gone)}, which will not come back; {left}"
 
 
-def best_choice(one: OfflinePartition) -> Electable | None:
+def best_choice(one: RunFinding) -> ElectionChoice | None:
     """The candidate that loses least; None where none can lead."""
     return next((choice for choice in one.candidates or () if choice.rank == 1), None)
 
 
-def price(choice: Electable) -> str:
+def price(choice: ElectionChoice) -> str:
     """What electing a replica loses, in words."""
     if not choice.lost_offsets:
         return "loses nothing"
@@ -93,7 +93,7 @@ def _records(lost: int, committed: int) -> str:
     return f"{count(lost, 'record')}, {proven}"
 
 
-def _refused(one: OfflinePartition, best: Electable | None) -> str | None:
+def _refused(one: RunFinding, best: ElectionChoice | None) -> str | None:
     if best is None:
         return None
     if best.election == ElectionType.CLEAN:
@@ -110,15 +110,15 @@ def _refused(one: OfflinePartition, best: Electable | None) -> str | None:
     return None
 
 
-def _key(one: OfflinePartition) -> PartitionKey:
+def _key(one: RunFinding) -> PartitionKey:
     return one.topic, one.partition
 
 
-def _name(one: OfflinePartition) -> str:
+def _name(one: RunFinding) -> str:
     return partition_shown(one.topic, one.partition)
 
 
-def _all_stopped(found: Sequence[OfflinePartition]) -> Iterator[PlanStep]:
+def _all_stopped(found: Sequence[RunFinding]) -> Iterator[PlanStep]:
     if found:
         yield PlanStep(
             safety=Safety.ELECT,

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.explained_rows import RejoinOnceCorrected
-from replica_audit.report.facts.recovery_facts import ActedVerdict, RecoveryFacts, ReplicaKey
+from replica_audit.report.facts.recovery_facts import RecoveryFacts, ReplicaKey, will_be_cut
 from replica_audit.report.plan.gone import brokers_shown, is_stopped
 from replica_audit.report.plan.kafka_files import joined
 from replica_audit.report.plan.names import partition_shown
 from replica_audit.report.plan.steps import PlanPart, PlanRefusal, PlanStep, Safety
+from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.replicas import FollowerOnceCorrected
 from replica_audit.words import count
 
 _MOST = 20
@@ -58,7 +59,7 @@ def followers(facts: RecoveryFacts) -> PlanPart:
     return PlanPart(steps=(step,), refusals=tuple(refusals))
 
 
-def cut_when_started(facts: RecoveryFacts) -> list[ActedVerdict]:
+def cut_when_started(facts: RecoveryFacts) -> list[ReplicaVerdict]:
     """The followers that truncate as soon as they run, except those whose own epochs are corrected first.
 
     Those whose leader's are truncate where they do by the corrected ones; how much that removes is known only if it is the same.
@@ -71,7 +72,7 @@ def cut_when_started(facts: RecoveryFacts) -> list[ActedVerdict]:
             continue
         if then is not None and replica in facts.cut_once_corrected:
             found.append(_once_corrected(one, then))
-        elif then is None and replica not in facts.cut_once_corrected and one.will_be_cut and Verdict(one.verdict) in _TRUNCATES:
+        elif then is None and replica not in facts.cut_once_corrected and will_be_cut(one) and Verdict(one.verdict) in _TRUNCATES:
             found.append(one)
     return found
 
@@ -97,7 +98,7 @@ def unknown_tails(facts: RecoveryFacts) -> frozenset[ReplicaKey]:
     )
 
 
-def _once_corrected(verdict: ActedVerdict, then: RejoinOnceCorrected) -> ActedVerdict:
+def _once_corrected(verdict: ReplicaVerdict, then: FollowerOnceCorrected) -> ReplicaVerdict:
     if (verdict.truncation_offset, verdict.restart_offset) == (then.truncation_offset, then.restart_offset):
         return verdict
     return replace(
@@ -112,7 +113,7 @@ def _once_corrected(verdict: ActedVerdict, then: RejoinOnceCorrected) -> ActedVe
     )
 
 
-def cuts_shown(found: list[ActedVerdict]) -> Iterator[str]:
+def cuts_shown(found: list[ReplicaVerdict]) -> Iterator[str]:
     """A sentence for each partition, the worst first."""
     worst = sorted(found, key=lambda one: (-(one.removed_committed or 0), -(one.removed_records or 0), one.key))
     for one in worst[:_MOST]:

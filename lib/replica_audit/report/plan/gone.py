@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from replica_audit.errors import UsageError
 from replica_audit.protocol.cluster.fencing import DOWN
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.recovery_facts import ActedCut, ActedRole, PartitionKey, RecoveryFacts
-from replica_audit.report.facts.run_report import OfflinePartition
+from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts, will_be_cut
+from replica_audit.rows.findings import RunFinding
+from replica_audit.rows.replicas import ReplicaRole
+from replica_audit.rows.what_if import FollowerCut
 from replica_audit.words import count
 
 
@@ -42,7 +44,7 @@ def without_gone(facts: RecoveryFacts, gone: Collection[int]) -> RecoveryFacts:
         gone=frozenset(gone),
         offline=tuple(_without(facts, one, gone) for one in facts.offline),
         verdicts=tuple(verdicts),
-        cut_copies=tuple(one for one in facts.verdicts if one.follower_id in gone and (one.will_be_cut or one.already_truncated)),
+        cut_copies=tuple(one for one in facts.verdicts if one.follower_id in gone and (will_be_cut(one) or one.already_truncated)),
         logs=tuple(
             replace(log, corrected_checkpoint=None, not_corrected_because=None) if log.broker_id in gone else log for log in facts.logs
         ),
@@ -83,7 +85,7 @@ def is_stopped(facts: RecoveryFacts, broker: int) -> bool | None:
     return True if any(role.broker_id == broker and role.standing == DOWN for role in facts.roles) else None
 
 
-def _without(facts: RecoveryFacts, one: OfflinePartition, gone: Collection[int]) -> OfflinePartition:
+def _without(facts: RecoveryFacts, one: RunFinding, gone: Collection[int]) -> RunFinding:
     """Candidates without those that are gone; what these alone held is in the price of each, as far as their copies tell."""
     choices = one.candidates or ()
     lost = [choice for choice in choices if choice.candidate_id in gone]
@@ -112,11 +114,11 @@ def _less(count: int | None, by: int) -> int | None:
     return None if count is None else max(0, count - by)
 
 
-def _cuts_of_gone(facts: RecoveryFacts, key: PartitionKey, leader: int, gone: Collection[int]) -> list[ActedCut]:
+def _cuts_of_gone(facts: RecoveryFacts, key: PartitionKey, leader: int, gone: Collection[int]) -> list[FollowerCut]:
     return [cut for cut in facts.cuts_under(*key, leader) if cut.broker_id in gone]
 
 
-def gone_replicas(facts: RecoveryFacts) -> dict[PartitionKey, list[ActedRole]]:
+def gone_replicas(facts: RecoveryFacts) -> dict[PartitionKey, list[ReplicaRole]]:
     """The partitions that have a replica on a broker that is gone, with those replicas; of what is assigned, where that is known."""
     if not facts.gone:
         return {}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replica_audit.report.facts.recovery_facts import ActedGroup, RecoveryFacts
+from replica_audit.report.facts.recovery_facts import RecoveryFacts
 from replica_audit.report.plan.kafka_files import SERVER, rows_csv, script
 from replica_audit.report.plan.names import file_name, partition_shown, shown
 from replica_audit.report.plan.steps import GroupPolicy, PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
+from replica_audit.rows.history import ConsumerImpact
 from replica_audit.words import count
 
 _SCRIPT, _PREVIEW = "reset-groups.sh", "reset-groups-preview.sh"
@@ -40,7 +41,7 @@ def group_resets(facts: RecoveryFacts, policy: GroupPolicy) -> PlanPart:
     return PlanPart(steps=tuple(_steps(places, policy)), refusals=tuple(refusals))
 
 
-def _offset(facts: RecoveryFacts, group: ActedGroup, policy: GroupPolicy) -> int | None:
+def _offset(facts: RecoveryFacts, group: ConsumerImpact, policy: GroupPolicy) -> int | None:
     """Where the group goes on; None where that is not known."""
     roles = facts.replicas.get((group.topic, group.partition), [])
     log = facts.log_of(group.topic, group.partition, roles[0].leader_id) if roles else None

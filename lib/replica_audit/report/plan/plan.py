@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from replica_audit.protocol.exchange.exchange_cases import Protocol
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import due_of
 from replica_audit.report.facts.recovery_facts import RecoveryFacts
@@ -20,6 +19,7 @@ from replica_audit.report.plan.replacing import replacing
 from replica_audit.report.plan.saving import saving
 from replica_audit.report.plan.steps import GroupPolicy, Plan, PlanFile, PlanPart, PlanRefusal, PlanStep, Presumption, Safety
 from replica_audit.report.plan.truncations import truncations, truncations_text
+from replica_audit.rows.codes import Protocol
 from replica_audit.words import count
 
 

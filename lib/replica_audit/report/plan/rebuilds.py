@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.recovery_facts import ActedRole, ActedVerdict, RecoveryFacts, ReplicaKey
+from replica_audit.report.facts.recovery_facts import RecoveryFacts, ReplicaKey
 from replica_audit.report.plan.kafka_files import SERVER, reassignment_json
 from replica_audit.report.plan.names import partition_shown, shown
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Presumption, Safety
+from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.replicas import ReplicaRole
 from replica_audit.words import count
 
 _INFERRED = "inferred"
@@ -75,7 +77,7 @@ def _kept(facts: RecoveryFacts, replica: ReplicaKey) -> str | None:
     return None
 
 
-def _damaged_leader(facts: RecoveryFacts, verdict: ActedVerdict) -> str | None:
+def _damaged_leader(facts: RecoveryFacts, verdict: ReplicaVerdict) -> str | None:
     """Why nothing is fetched again from a leader that cannot be read, either: it may have the same damage."""
     log = facts.log_of(*verdict.key, verdict.leader_id)
     if log is None or log.unreadable_reason is None:
@@ -84,11 +86,11 @@ def _damaged_leader(facts: RecoveryFacts, verdict: ActedVerdict) -> str | None:
     return f"{why}: keep every replica; `explain` says which copy is good"
 
 
-def _healthy(verdict: ActedVerdict, roles: Sequence[ActedRole]) -> list[int]:
+def _healthy(verdict: ReplicaVerdict, roles: Sequence[ReplicaRole]) -> list[int]:
     return [role.broker_id for role in roles if role.in_isr and role.broker_id != verdict.follower_id]
 
 
-def _refused(verdict: ActedVerdict, roles: Sequence[ActedRole], gone: Collection[int]) -> str | None:
+def _refused(verdict: ReplicaVerdict, roles: Sequence[ReplicaRole], gone: Collection[int]) -> str | None:
     if verdict.leader_source == _INFERRED:
         return "the leader is only inferred: add cluster-metadata.json or the metadata log and audit again"
     if any(role.position is None for role in roles) or not roles:
@@ -106,7 +108,7 @@ def _refused(verdict: ActedVerdict, roles: Sequence[ActedRole], gone: Collection
     return None
 
 
-def _min_isr(verdict: ActedVerdict, roles: Sequence[ActedRole]) -> Presumption:
+def _min_isr(verdict: ReplicaVerdict, roles: Sequence[ReplicaRole]) -> Presumption:
     known, healthy = roles[0].min_insync_replicas, len(_healthy(verdict, roles))
     how = f"kafka-configs.sh {SERVER} --describe --all --entity-type topics --entity-name TOPIC"
     return Presumption(

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from replica_audit.report.facts.recovery_facts import ActedRole, PartitionKey, RecoveryFacts
+from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts
 from replica_audit.report.plan.elections import leaders_by_plan
 from replica_audit.report.plan.gone import brokers_shown, gone_replicas
 from replica_audit.report.plan.kafka_files import SERVER, joined, reassignment_json
 from replica_audit.report.plan.names import partition_shown
 from replica_audit.report.plan.rebuilds import THROTTLE
 from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
+from replica_audit.rows.replicas import ReplicaRole
 from replica_audit.words import count
 
 _MOST = 20
@@ -45,18 +46,18 @@ def replacing(facts: RecoveryFacts) -> PlanPart:
     return PlanPart(steps=tuple(_replaced(broker, lost, alone) for broker in sorted(_lost_with(facts, lost))))
 
 
-def _assigned(facts: RecoveryFacts) -> dict[PartitionKey, list[ActedRole]]:
+def _assigned(facts: RecoveryFacts) -> dict[PartitionKey, list[ReplicaRole]]:
     """The assignment of each partition that has a replica on a broker that is gone; not where its order is not known."""
     found = {key: [role for role in facts.replicas[key] if role.position is not None] for key in gone_replicas(facts)}
     return {key: roles for key, roles in found.items() if any(role.broker_id in facts.gone for role in roles)}
 
 
-def _lost_with(facts: RecoveryFacts, lost: Mapping[PartitionKey, Sequence[ActedRole]]) -> set[int]:
+def _lost_with(facts: RecoveryFacts, lost: Mapping[PartitionKey, Sequence[ReplicaRole]]) -> set[int]:
     return {role.broker_id for roles in lost.values() for role in roles} & facts.gone
 
 
 def _elsewhere(
-    facts: RecoveryFacts, lost: Mapping[PartitionKey, Sequence[ActedRole]], keys: Sequence[PartitionKey]
+    facts: RecoveryFacts, lost: Mapping[PartitionKey, Sequence[ReplicaRole]], keys: Sequence[PartitionKey]
 ) -> dict[PartitionKey, list[int]]:
     """New assignments, each lost replica on the broker that takes fewest of them; empty where a partition has no broker left for it."""
     taken: Counter[int] = Counter()
@@ -74,7 +75,9 @@ def _elsewhere(
     return made
 
 
-def _move(facts: RecoveryFacts, moved: Mapping[PartitionKey, Sequence[int]], lost: Mapping[PartitionKey, Sequence[ActedRole]]) -> PlanStep:
+def _move(
+    facts: RecoveryFacts, moved: Mapping[PartitionKey, Sequence[int]], lost: Mapping[PartitionKey, Sequence[ReplicaRole]]
+) -> PlanStep:
     tool = f"kafka-reassign-partitions.sh {SERVER} --reassignment-json-file"
     gone = brokers_shown(facts.gone)
     before = {key: [role.broker_id for role in lost[key]] for key in moved}
@@ -96,7 +99,7 @@ def _move(facts: RecoveryFacts, moved: Mapping[PartitionKey, Sequence[int]], los
     )
 
 
-def _replaced(broker: int, lost: Mapping[PartitionKey, Sequence[ActedRole]], alone: Sequence[PartitionKey]) -> PlanStep:
+def _replaced(broker: int, lost: Mapping[PartitionKey, Sequence[ReplicaRole]], alone: Sequence[PartitionKey]) -> PlanStep:
     fetched = sum(any(role.broker_id == broker for role in roles) for roles in lost.values())
     own = [key for key in alone if any(role.broker_id == broker for role in lost[key])]
     return PlanStep(

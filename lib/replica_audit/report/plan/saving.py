@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from replica_audit.program import command_line
-from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts, ReplicaKey
+from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts, ReplicaKey, will_be_cut
 from replica_audit.report.plan.elections import leaders_by_plan
 from replica_audit.report.plan.followers import unknown_tails
 from replica_audit.report.plan.gone import brokers_shown, is_stopped
@@ -145,7 +145,7 @@ def _only_copies(facts: RecoveryFacts, lost: Collection[int]) -> tuple[PlanStep,
 def _holders(facts: RecoveryFacts) -> Iterator[tuple[str, int, int]]:
     """The replicas with records that their leader, or the one that the plan elects, does not hold."""
     for verdict in (*facts.verdicts, *facts.cut_copies):
-        if verdict.will_be_cut and verdict.key not in facts.leaderless:
+        if will_be_cut(verdict) and verdict.key not in facts.leaderless:
             yield (*verdict.key, verdict.follower_id)
     yield from facts.cut_once_corrected
     for key, choice in leaders_by_plan(facts).items():

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from replica_audit.protocol.verdict.partition_findings import ElectionType
-from replica_audit.report.facts.recovery_facts import ActedRole
-from replica_audit.report.facts.run_report import Electable, OfflinePartition
+from replica_audit.rows.findings import ElectionChoice, RunFinding
+from replica_audit.rows.replicas import ReplicaRole
 
 Price = tuple[int, int, int]
 
@@ -21,8 +21,8 @@ Price = tuple[int, int, int]
 class PlannedLeader:
     """A partition and who is to lead it. `rivals` must not run before: each would be elected instead."""
 
-    partition: OfflinePartition
-    choice: Electable
+    partition: RunFinding
+    choice: ElectionChoice
     rivals: frozenset[int]
 
 
@@ -30,9 +30,9 @@ class PlannedLeader:
 class CrossedLeader:
     """A partition whose best leader cannot be had, for others need the brokers in another order. `instead` leads it then, or nobody."""
 
-    partition: OfflinePartition
-    choice: Electable
-    instead: Electable | None
+    partition: RunFinding
+    choice: ElectionChoice
+    instead: ElectionChoice | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class StartOrder:
         return [one for one in self.leaders if one.choice.candidate_id == broker]
 
 
-def start_order(wanted: Sequence[tuple[OfflinePartition, Electable, Sequence[ActedRole]]]) -> StartOrder:
+def start_order(wanted: Sequence[tuple[RunFinding, ElectionChoice, Sequence[ReplicaRole]]]) -> StartOrder:
     """The order in which most is saved: where two partitions contradict each other, the one that would lose less gives way.
 
     Args:
@@ -78,11 +78,11 @@ def start_order(wanted: Sequence[tuple[OfflinePartition, Electable, Sequence[Act
     return StartOrder(brokers=started, leaders=leaders, crossed=crossed)
 
 
-def _key(one: OfflinePartition) -> tuple[str, int]:
+def _key(one: RunFinding) -> tuple[str, int]:
     return one.topic, one.partition
 
 
-def _next_best(planned: PlannedLeader, roles: Sequence[ActedRole]) -> Iterator[PlannedLeader]:
+def _next_best(planned: PlannedLeader, roles: Sequence[ReplicaRole]) -> Iterator[PlannedLeader]:
     """Where nobody is left that would lead by itself: the other candidates, the least loss first; else that one leads, or nobody."""
     one = planned.partition
     if _by_broker(one, electable_brokers(one)):
@@ -93,19 +93,19 @@ def _next_best(planned: PlannedLeader, roles: Sequence[ActedRole]) -> Iterator[P
             yield PlannedLeader(partition=one, choice=choice, rivals=_rivals(one, choice, roles))
 
 
-def price_of(choice: Electable) -> Price:
+def price_of(choice: ElectionChoice) -> Price:
     """What electing a replica loses, to be compared."""
     return choice.lost_committed or 0, choice.lost_records or 0, choice.lost_offsets or 0
 
 
-def electable_brokers(one: OfflinePartition) -> frozenset[int]:
+def electable_brokers(one: RunFinding) -> frozenset[int]:
     """Who leads as soon as its broker runs; where neither ISR nor ELR has anybody, the one that led last may (KIP-966)."""
     if one.isr or one.elr:
         return frozenset(one.isr or one.elr or ())
     return frozenset([] if one.last_leader_id is None or one.last_leader_id < 0 else [one.last_leader_id])
 
 
-def _rivals(one: OfflinePartition, best: Electable, roles: Sequence[ActedRole]) -> frozenset[int]:
+def _rivals(one: RunFinding, best: ElectionChoice, roles: Sequence[ReplicaRole]) -> frozenset[int]:
     """Who would lead instead, and lose more by it; of an unclean election also those before it in the assignment (unknown: all)."""
     prices = {choice.candidate_id: price_of(choice) for choice in one.candidates or () if choice.rank is not None}
     found = {broker for broker in electable_brokers(one) if prices.get(broker) != price_of(best)}
@@ -162,12 +162,12 @@ def _first_of_equals(planned: PlannedLeader, brokers: Iterable[int]) -> PlannedL
     return PlannedLeader(partition=planned.partition, choice=first, rivals=planned.rivals)
 
 
-def _by_broker(one: OfflinePartition, among: Collection[int], price: Price | None = None) -> dict[int, Electable]:
+def _by_broker(one: RunFinding, among: Collection[int], price: Price | None = None) -> dict[int, ElectionChoice]:
     found = {choice.candidate_id: choice for choice in one.candidates or () if choice.candidate_id in among}
     return {broker: choice for broker, choice in found.items() if price is None or (choice.rank is not None and price_of(choice) == price)}
 
 
-def _instead(one: OfflinePartition, brokers: Iterable[int]) -> Electable | None:
+def _instead(one: RunFinding, brokers: Iterable[int]) -> ElectionChoice | None:
     """Who leads when brokers are started in this order."""
     electable = _by_broker(one, electable_brokers(one))
     return next((electable[broker] for broker in brokers if broker in electable), None)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from replica_audit.report.facts.explained_rows import RejoinOnceCorrected
-from replica_audit.report.facts.recovery_facts import ActedCut, ActedLog, ActedVerdict, PartitionKey, RecoveryFacts
-from replica_audit.report.facts.run_report import Electable
+from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts, will_be_cut
 from replica_audit.report.plan.elections import best_choice, leaders_by_plan
 from replica_audit.report.plan.gone import brokers_shown, unknown_of_gone
 from replica_audit.report.plan.kafka_files import table_csv
 from replica_audit.report.plan.names import cell, partition_shown
+from replica_audit.rows.findings import ElectionChoice
+from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.replicas import FollowerOnceCorrected
+from replica_audit.rows.what_if import FollowerCut
 from replica_audit.words import count
 
 FILE = "truncations.csv"
@@ -23,17 +25,19 @@ _HEAD = ("topic", "partition", "leader", "planned", "broker", "truncates_to", "s
 class LedTruncations:
     """A partition under one leader. `election` is clean, unclean, or None where it leads now; `lost_records`: those nobody then holds.
 
-    `unknown_of`: brokers that are gone, and of which nobody knows what only they held.
+    `unknown_of`: brokers that are gone, and of which nobody knows what only they held. `log_ends`: where the logs of brokers end, said
+    where nobody counted what they truncate.
     """
 
     key: PartitionKey
     leader_id: int
     is_planned: bool
     election: str | None
-    cuts: tuple[ActedCut, ...]
+    cuts: tuple[FollowerCut, ...]
     lost_records: int | None
     lost_committed: int | None
     unknown_of: tuple[int, ...] = ()
+    log_ends: Mapping[int, int | None] = field(default_factory=dict)
 
 
 def truncations(facts: RecoveryFacts) -> list[LedTruncations]:
@@ -72,7 +76,7 @@ def truncations_text(found: Sequence[LedTruncations]) -> Iterator[str]:
     yield ""
 
 
-def _leaderless(facts: RecoveryFacts, planned: Mapping[PartitionKey, Electable]) -> Iterator[LedTruncations]:
+def _leaderless(facts: RecoveryFacts, planned: Mapping[PartitionKey, ElectionChoice]) -> Iterator[LedTruncations]:
     for key, one in facts.leaderless.items():
         if best_choice(one) is None:
             continue
@@ -83,7 +87,7 @@ def _leaderless(facts: RecoveryFacts, planned: Mapping[PartitionKey, Electable])
             yield from made
 
 
-def _under(facts: RecoveryFacts, key: PartitionKey, choice: Electable, *, is_planned: bool) -> LedTruncations:
+def _under(facts: RecoveryFacts, key: PartitionKey, choice: ElectionChoice, *, is_planned: bool) -> LedTruncations:
     return LedTruncations(
         key=key,
         leader_id=choice.candidate_id,
@@ -96,23 +100,20 @@ def _under(facts: RecoveryFacts, key: PartitionKey, choice: Electable, *, is_pla
     )
 
 
-def _cuts_once_corrected(facts: RecoveryFacts) -> list[tuple[PartitionKey, int, ActedCut]]:
+def _cuts_once_corrected(facts: RecoveryFacts) -> list[tuple[PartitionKey, int, FollowerCut]]:
     """What replicas truncate once their leader-epoch-checkpoint is corrected, and for which leader; of partitions that somebody leads."""
     verdicts = {(*one.key, one.follower_id): one for one in facts.verdicts}
-    return [
-        (replica[:2], one.leader_id, _once_corrected(one, facts.log_of(*replica), verdicts.get(replica)))
-        for replica, one in facts.cut_once_corrected.items()
-    ]
+    return [(replica[:2], one.leader_id, _once_corrected(one, verdicts.get(replica))) for replica, one in facts.cut_once_corrected.items()]
 
 
 def _led(facts: RecoveryFacts) -> Iterator[LedTruncations]:
     """Of partitions with a leader what their followers will truncate; those that a corrected file heals as they do with it."""
-    found: dict[tuple[PartitionKey, int], list[ActedCut]] = {}
+    found: dict[tuple[PartitionKey, int], list[FollowerCut]] = {}
     for key, leader, cut in _cuts_once_corrected(facts):
         found.setdefault((key, leader), []).append(cut)
     healed = facts.corrected | facts.healed_by_leader.keys() | facts.cut_once_corrected.keys()
     for verdict in facts.verdicts:
-        if verdict.will_be_cut and verdict.key not in facts.leaderless and (*verdict.key, verdict.follower_id) not in healed:
+        if will_be_cut(verdict) and verdict.key not in facts.leaderless and (*verdict.key, verdict.follower_id) not in healed:
             found.setdefault((verdict.key, verdict.leader_id), []).append(_as_cut(verdict))
     for (key, leader), cuts in sorted(found.items()):
         yield LedTruncations(
@@ -123,66 +124,69 @@ def _led(facts: RecoveryFacts) -> Iterator[LedTruncations]:
             cuts=tuple(sorted(cuts, key=lambda cut: cut.broker_id)),
             lost_records=None,
             lost_committed=None,
+            log_ends={log.broker_id: log.log_end_offset for log in (facts.log_of(*key, cut.broker_id) for cut in cuts) if log is not None},
         )
 
 
-def _once_corrected(corrected: RejoinOnceCorrected, log: ActedLog | None, verdict: ActedVerdict | None) -> ActedCut:
+def _once_corrected(corrected: FollowerOnceCorrected, verdict: ReplicaVerdict | None) -> FollowerCut:
     """How much it removes is known only if it is cut there without the correction, too."""
     if verdict is not None and (verdict.truncation_offset, verdict.restart_offset) == (
         corrected.truncation_offset,
         corrected.restart_offset,
     ):
         return _as_cut(verdict)
-    return ActedCut(
+    return FollowerCut(
         broker_id=corrected.follower_id,
         truncation_offset=corrected.truncation_offset,
         restart_offset=corrected.restart_offset,
         removed_offsets=None,
         removed_records=None,
+        removed_bytes=None,
         removed_committed=None,
         catches_up=True,
         still_diverged=False,
         divergence_offset=None if verdict is None else verdict.divergence_offset,
-        log_end_offset=None if log is None else log.log_end_offset,
     )
 
 
-def _as_cut(verdict: ActedVerdict) -> ActedCut:
-    return ActedCut(
+def _as_cut(verdict: ReplicaVerdict) -> FollowerCut:
+    return FollowerCut(
         broker_id=verdict.follower_id,
         truncation_offset=verdict.truncation_offset,
         restart_offset=verdict.restart_offset,
         removed_offsets=verdict.removed_offsets,
         removed_records=verdict.removed_records,
+        removed_bytes=verdict.removed_bytes,
         removed_committed=verdict.removed_committed,
+        divergence_offset=verdict.divergence_offset,
         catches_up=True,
         still_diverged=False,
     )
 
 
-def cut_away(cut: ActedCut) -> bool:
+def cut_away(cut: FollowerCut) -> bool:
     """Whether a replica truncates records, or whether it does is not known."""
     return (cut.truncation_offset is not None or cut.restart_offset is not None) and cut.removed_offsets != 0
 
 
 def _cuts(one: LedTruncations) -> str:
-    return "; ".join(f"broker {cut.broker_id} {_does(cut)}" for cut in one.cuts) or "nothing, or not known"
+    return "; ".join(f"broker {cut.broker_id} {_does(cut, one.log_ends.get(cut.broker_id))}" for cut in one.cuts) or "nothing, or not known"
 
 
-def _does(cut: ActedCut) -> str:
+def _does(cut: FollowerCut, log_end_offset: int | None) -> str:
     if cut.restart_offset is not None:
-        return f"empties its log and starts at {cut.restart_offset}{_records(cut)}"
+        return f"empties its log and starts at {cut.restart_offset}{_records(cut, log_end_offset)}"
     if cut.truncation_offset is not None and cut.removed_offsets != 0:
-        return f"to {cut.truncation_offset}{_records(cut)}"
+        return f"to {cut.truncation_offset}{_records(cut, log_end_offset)}"
     does = "nothing"
     if cut.still_diverged:
         does += ", but stays diverged"
     return does if cut.catches_up else f"{does}, and then cannot follow"
 
 
-def _records(cut: ActedCut) -> str:
+def _records(cut: FollowerCut, log_end_offset: int | None) -> str:
     if cut.removed_records is None:
-        end = "" if cut.log_end_offset is None else f" (its log ends at {cut.log_end_offset})"
+        end = "" if log_end_offset is None else f" (its log ends at {log_end_offset})"
         return f", not known how many records{end}"
     proven = f", {cut.removed_committed} committed" if cut.removed_committed else ""
     return f" ({count(cut.removed_records, 'record')}{proven})"

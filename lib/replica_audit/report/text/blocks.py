@@ -9,13 +9,14 @@ from itertools import groupby
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.run_report import Choice, Cluster, Finding, Report
+from replica_audit.report.facts.run_report import Cluster, Finding, Report
 from replica_audit.report.layout.leader_words import PAIR_WITHOUT_LEADER, pair
 from replica_audit.report.text import history_text as history
 from replica_audit.report.text.checks_text import checks
 from replica_audit.report.text.finding_cells import cell, committed_part, cut, loses
 from replica_audit.report.text.next_steps import next_steps
 from replica_audit.report.text.partition_lines import leader_and_isr_lines, offline_lines, unreadable_leader_lines
+from replica_audit.rows.what_if import WhatIfLeader
 
 MEANING = {
     0: "nothing found at or above '{fail_on}'",
@@ -244,7 +245,7 @@ def _of_clusters(report: Report, grid: Grid, clusters: Iterable[str]) -> Grid:
 def _findings(report: Report) -> Grid:
     parts = [
         Part(label=f"{severity}: {verdict}", severity=severity, rows=tuple(map(_finding_row, found)))
-        for (severity, verdict), found in groupby(report.findings, key=lambda one: (one.severity, one.verdict))
+        for (severity, verdict), found in groupby(report.findings, key=lambda one: (one.row.severity, one.row.verdict))
     ]
     grid = Grid(
         title=f"Findings{_shown(len(report.findings), report.follower_findings, 'worst')}",
@@ -252,14 +253,15 @@ def _findings(report: Report) -> Grid:
         parts=tuple(parts),
         right=frozenset({2, 3}),
         shrinks=(0,),
-        legend=_LEGEND + (f" {PAIR_WITHOUT_LEADER}" if any(one.leader_id < 0 for one in report.findings) else ""),
+        legend=_LEGEND + (f" {PAIR_WITHOUT_LEADER}" if any(one.row.leader_id < 0 for one in report.findings) else ""),
     )
     return _of_clusters(report, grid, (one.cluster_id for one in report.findings))
 
 
 def _finding_row(one: Finding) -> tuple[str, ...]:
-    name, compared = f"{one.topic}-{one.partition}", pair(one.leader_id, one.follower_id, one.leader_source)
-    return name, compared, cell(one.divergence_offset), cut(one), loses(one)
+    row = one.row
+    compared = pair(row.leader_id, row.follower_id, row.leader_source)
+    return f"{row.topic}-{row.partition}", compared, cell(row.divergence_offset), cut(row), loses(one)
 
 
 def _impacts(report: Report) -> Grid:
@@ -273,7 +275,7 @@ def _impacts(report: Report) -> Grid:
             "?" if one.records_gone is None else str(one.records_gone),
             "?" if one.records_missed is None else str(one.records_missed),
         )
-        for one in report.impacts
+        for one in (impact.row for impact in report.impacts)
     )
     grid = Grid(
         title=f"Consumer groups whose records are gone{_shown(len(rows), total, 'worst')}",
@@ -301,8 +303,10 @@ def _candidates(report: Report) -> Block:
     if not report.candidates:
         return Notes(title=title, lines=(settled,))
     rows, clusters = [], []
-    for (cluster_id, topic, partition), found in groupby(report.candidates, key=lambda one: (one.cluster_id, one.topic, one.partition)):
-        choices = list(found)
+    for (cluster_id, topic, partition), found in groupby(
+        report.candidates, key=lambda one: (one.cluster_id, one.row.topic, one.row.partition)
+    ):
+        choices = [one.row for one in found]
         leader = next((one for one in choices if one.is_leader), None)
         rows.append((f"{topic}-{partition}", *_cost(leader), *_cost(choices[0])))
         clusters.append(cluster_id)
@@ -317,7 +321,7 @@ def _candidates(report: Report) -> Block:
     return _of_clusters(report, grid, clusters)
 
 
-def _cost(choice: Choice | None) -> tuple[str, str]:
+def _cost(choice: WhatIfLeader | None) -> tuple[str, str]:
     if choice is None:
         return "-", "-"
     if choice.rank is None:

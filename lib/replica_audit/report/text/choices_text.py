@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replica_audit.report.facts.partition_facts import PartitionFacts
-from replica_audit.report.facts.partition_rows import LeaderChoice
 from replica_audit.report.layout.fitted_table import fitted
 from replica_audit.report.layout.paragraphs import paragraph
+from replica_audit.rows.what_if import WhatIfLeader
 
 HEAD = ("rank", "broker", "now", "last\nepoch", "log\nend", "lost\nbytes", "followers", "cost")
 _NOTHING = "nothing is lost"
@@ -33,7 +33,7 @@ def weighed(facts: PartitionFacts) -> str | None:
     return f"Choose a leader: {'; '.join(costs)}."
 
 
-def choice_row(choice: LeaderChoice) -> tuple[str, ...]:
+def choice_row(choice: WhatIfLeader) -> tuple[str, ...]:
     """The cells below HEAD."""
     can_lead = choice.rank is not None
     return (
@@ -48,6 +48,6 @@ def choice_row(choice: LeaderChoice) -> tuple[str, ...]:
     )
 
 
-def _followers(choice: LeaderChoice) -> str:
+def _followers(choice: WhatIfLeader) -> str:
     done = ((choice.followers_cut, "cut"), (choice.followers_restarted, "restarted"))
     return ", ".join(f"{number} {what}" for number, what in done if number) or "none cut"

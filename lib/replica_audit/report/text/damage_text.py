@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replica_audit.report.advice.damage_remedies import affected, good_copies, what_is_wrong
-from replica_audit.report.facts.explained_structs import ExplainedDamage
 from replica_audit.report.facts.partition_facts import PartitionFacts
 from replica_audit.report.layout.left_out import whole_in
 from replica_audit.report.layout.paragraphs import listed, paragraph
+from replica_audit.rows.damage import DamagedBatch
 
 TITLE = "Damaged batches"
 HEAD = ("broker", "offsets", "damage", "byte", "stored CRC", "computed", "good copies", "recovery")
@@ -28,7 +28,7 @@ def damage_lines(facts: PartitionFacts) -> Iterator[str]:
         yield from paragraph(f"and {len(facts.damaged) - _MOST} more {whole_in('the table damaged_batches', facts.warehouse)}")
 
 
-def damage_row(one: ExplainedDamage) -> tuple[str, ...]:
+def damage_row(one: DamagedBatch) -> tuple[str, ...]:
     """The cells below HEAD."""
     crcs = ("-" if crc is None else f"{crc:08x}" for crc in (one.stored_crc, one.computed_crc))
     source = f" from {one.recover_from_id}" if one.recover_from_id is not None else ""

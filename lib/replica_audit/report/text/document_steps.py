@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from replica_audit.protocol.epochs.epoch_table import EpochEntry
-from replica_audit.protocol.exchange.exchange_cases import Case, Protocol
 from replica_audit.report.facts.exchange_steps import ExplainedStep
-from replica_audit.report.facts.explained_rows import ExplainedEpoch
 from replica_audit.report.facts.explanation import Explanation, Outcome
 from replica_audit.report.facts.spans import LogState
 from replica_audit.report.layout.leader_words import leader_name
 from replica_audit.report.layout.paragraphs import epoch, listed, paragraph
+from replica_audit.rows.codes import Case, Protocol
+from replica_audit.rows.replicas import EpochStartOffset
 
 _WIDEST = len("4.7.1")
 _MOST = 4  # entries of a table that are listed
@@ -64,11 +64,11 @@ def _steps(explanation: Explanation, outcome: Outcome, leader: LogState, followe
     yield "4.7.1", f"while it fetches it adds {_entries(learnt)}" if learnt else "while it fetches no later epoch comes"
 
 
-def _claimed(found: Sequence[ExplainedEpoch]) -> list[EpochEntry]:
+def _claimed(found: Sequence[EpochStartOffset]) -> list[EpochEntry]:
     return [EpochEntry(entry.leader_epoch, entry.checkpoint_start_offset or 0) for entry in found]
 
 
-def _recovered(found: Sequence[ExplainedEpoch], follower: LogState) -> str:
+def _recovered(found: Sequence[EpochStartOffset], follower: LogState) -> str:
     """What of the file is in effect once the log is loaded."""
     in_file, loaded = set(_claimed(found)), set(follower.epochs)
     told = [f"it recovers {_entries(follower.epochs)}"]

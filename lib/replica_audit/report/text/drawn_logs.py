@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from replica_audit.protocol.epochs.lineage import History
-from replica_audit.report.facts.explained_structs import ExplainedDifference
 from replica_audit.report.facts.explanation import ExplainedReplica, Explanation
 from replica_audit.report.layout.drawing import HIDDEN, SHORTENED, Bar, Mark, Stroke, draw
 from replica_audit.report.layout.leader_words import is_inferred, nobody
 from replica_audit.report.layout.paragraphs import paragraph
+from replica_audit.rows.pair_structs import DifferingOffsets
 
 KEPT, CONFLICTS, GOES = "-", "!", "x"
 _LETTERS = {
@@ -102,7 +102,7 @@ def _follower_bar(explanation: Explanation) -> Bar:
     )
 
 
-def strokes(history: History, conflicts: Sequence[ExplainedDifference], physical: int | None) -> tuple[Stroke, ...]:
+def strokes(history: History, conflicts: Sequence[DifferingOffsets], physical: int | None) -> tuple[Stroke, ...]:
     """A history as segments: cut where it is cut, and where it begins or ends to conflict. `fill` is KEPT, CONFLICTS or GOES."""
     borders = {border for piece in conflicts for border in (piece.first_offset, piece.end_offset)}
     if physical is not None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from replica_audit.report.facts.partition_facts import PartitionFacts
-from replica_audit.report.facts.partition_rows import ExplainedElection
 from replica_audit.report.layout.fitted_table import fitted
 from replica_audit.report.layout.paragraphs import listed, paragraph
+from replica_audit.rows.history import LeaderEpoch
 from replica_audit.words import count
 
 HEAD = ("epoch", "leader", "elected", "at (UTC)", "starts\nat", "lost in it")
@@ -32,7 +32,7 @@ def election_lines(facts: PartitionFacts) -> Iterator[str]:
         )
 
 
-def election_rows(elections: Sequence[ExplainedElection]) -> list[tuple[str, ...]]:
+def election_rows(elections: Sequence[LeaderEpoch]) -> list[tuple[str, ...]]:
     """The cells below HEAD; of a long history the beginning, the end, and the last unclean ones."""
     shown = _shown(elections)
     rows: list[tuple[str, ...]] = []
@@ -48,7 +48,7 @@ def election_rows(elections: Sequence[ExplainedElection]) -> list[tuple[str, ...
     return rows
 
 
-def _row(election: ExplainedElection) -> tuple[str, ...]:
+def _row(election: LeaderEpoch) -> tuple[str, ...]:
     return (
         str(election.leader_epoch),
         "nobody" if election.leader_id < 0 else str(election.leader_id),
@@ -59,7 +59,7 @@ def _row(election: ExplainedElection) -> tuple[str, ...]:
     )
 
 
-def _given_up(election: ExplainedElection) -> str:
+def _given_up(election: LeaderEpoch) -> str:
     if election.election != _UNCLEAN:
         return ""
     if election.given_up_offsets is None:
@@ -74,7 +74,7 @@ def _time(at: datetime) -> str:
     return f"{utc:%Y-%m-%d %H:%M:%S.%f}"[:-3]
 
 
-def _shown(elections: Sequence[ExplainedElection]) -> set[int]:
+def _shown(elections: Sequence[LeaderEpoch]) -> set[int]:
     places = range(len(elections))
     if len(elections) <= _MOST:
         return set(places)

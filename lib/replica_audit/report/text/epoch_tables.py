@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from replica_audit.report.facts.explained_rows import ExplainedEpoch
 from replica_audit.report.facts.explanation import ExplainedReplica, Explanation
 from replica_audit.report.layout.drawing import WIDTH
 from replica_audit.report.layout.leader_words import is_inferred
 from replica_audit.report.layout.paragraphs import columns, paragraph
+from replica_audit.rows.replicas import EpochStartOffset
 from replica_audit.words import count
 
 _MOST = 16
@@ -57,7 +57,7 @@ def epoch_table_lines(explanation: Explanation) -> Iterator[str]:
         yield from paragraph("; ".join(meanings))
 
 
-def _cell(entry: ExplainedEpoch | None, side: ExplainedReplica) -> str:
+def _cell(entry: EpochStartOffset | None, side: ExplainedReplica) -> str:
     if entry is None:
         return "-"
     if entry.difference is None and entry.in_effect:
@@ -72,7 +72,7 @@ def _cell(entry: ExplainedEpoch | None, side: ExplainedReplica) -> str:
     return f"{start} (checkpoint {checkpoint}, batches {batches}: {entry.difference})"
 
 
-def _shown(epochs: Sequence[int], entries: Sequence[dict[int, ExplainedEpoch]], explanation: Explanation) -> set[int]:
+def _shown(epochs: Sequence[int], entries: Sequence[dict[int, EpochStartOffset]], explanation: Explanation) -> set[int]:
     """The first two epochs, the last two, and those around the first that the sides do not start alike from the divergence on."""
     if len(epochs) <= _MOST:
         return set(epochs)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from replica_audit.protocol.exchange.exchange_cases import Case, FallsBack, OutOfRange, Protocol
 from replica_audit.report.facts.exchange_steps import Exchange, ExplainedStep
-from replica_audit.report.facts.explained_rows import ExplainedPoint
-from replica_audit.report.facts.explained_structs import Stuck
 from replica_audit.report.facts.explanation import Explanation
 from replica_audit.report.layout.leader_words import leader_name
 from replica_audit.report.layout.paragraphs import epoch, paragraph
+from replica_audit.rows.codes import Case, FallsBack, OutOfRange, Protocol
+from replica_audit.rows.pair_structs import RefusedFetch
+from replica_audit.rows.pairs import TruncationPoint
 
 DOCUMENTS: dict[str, str] = {
     Protocol.HIGH_WATERMARK: "Kafka up to 0.10: the follower does not ask",
@@ -57,7 +57,7 @@ def exchange_lines(explanation: Explanation) -> Iterator[str]:
 class StepWords:
     """The words for the steps of one exchange."""
 
-    def __init__(self, explanation: Explanation, point: ExplainedPoint) -> None:
+    def __init__(self, explanation: Explanation, point: TruncationPoint) -> None:
         self.point = point
         self.leader = leader_name(explanation.verdict)
         self.follower = f"follower {explanation.follower.broker_id}"
@@ -211,7 +211,7 @@ class StepWords:
         elif self.stuck is not None:
             yield from self._sent_back(self.stuck)
 
-    def _sent_back(self, stuck: Stuck) -> Iterator[str]:
+    def _sent_back(self, stuck: RefusedFetch) -> Iterator[str]:
         """What becomes of a follower that gets records, and is refused later."""
         last = "" if stuck.requested_epoch is None else f", its last epoch is {stuck.requested_epoch}"
         answer = "OFFSET_OUT_OF_RANGE" if stuck.answered_end_offset is None else self._diverging(stuck)
@@ -221,5 +221,5 @@ class StepWords:
             "This never ends (Partition.readRecords): it stays out of the ISR."
         )
 
-    def _diverging(self, stuck: Stuck) -> str:
+    def _diverging(self, stuck: RefusedFetch) -> str:
         return f"diverging: {epoch(stuck.answered_epoch)} ends at {stuck.answered_end_offset}"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.advice.remedies import steps
 from replica_audit.report.facts.due_facts import due_of
-from replica_audit.report.facts.explained_rows import ExplainedPoint
-from replica_audit.report.facts.explained_rows import ExplainedVerdict as VerdictRow
-from replica_audit.report.facts.explained_structs import ExplainedDifference
 from replica_audit.report.facts.explanation import Explained, ExplainedReplica, Explanation, Outcome
 from replica_audit.report.facts.spans import clipped
 from replica_audit.report.layout.drawing import WIDTH
@@ -26,6 +23,9 @@ from replica_audit.report.text.mismatch_text import mismatch_lines
 from replica_audit.report.text.partition_text import PARTITION_SECTIONS, finding_lines, partition_head
 from replica_audit.report.text.records_text import record_lines
 from replica_audit.report.text.rules_text import observed_lines, rule_lines
+from replica_audit.rows.pair_structs import DifferingOffsets
+from replica_audit.rows.pairs import ReplicaVerdict as VerdictRow
+from replica_audit.rows.pairs import TruncationPoint
 from replica_audit.words import count
 
 Section = Callable[[Explanation], Iterator[str]]
@@ -129,15 +129,15 @@ def _lost(verdict: VerdictRow) -> str:
     return f"Lost: {', '.join(count(number, noun) for number, noun in measures if number is not None)}; {again}"
 
 
-def _proven_by(counts: Sequence[tuple[str, int]] | None) -> str:
+def _proven_by(counts: Mapping[str, int] | None) -> str:
     """The evidence of committed offsets, with the number that each proves where there are several kinds."""
     if not counts:
         return ""
-    found = (f"{evidence} ({number})" if len(counts) > 1 else evidence for evidence, number in counts)
+    found = (f"{evidence} ({number})" if len(counts) > 1 else evidence for evidence, number in counts.items())
     return f": proven by {' and '.join(found)}"
 
 
-def _what_stays(explanation: Explanation, outcome: Outcome, point: ExplainedPoint) -> Iterator[str]:
+def _what_stays(explanation: Explanation, outcome: Outcome, point: TruncationPoint) -> Iterator[str]:
     leader, follower = explanation.leader.state, explanation.follower.state
     if leader is None or follower is None:
         return
@@ -160,7 +160,7 @@ def _what_stays(explanation: Explanation, outcome: Outcome, point: ExplainedPoin
         yield from paragraph("What stays on the follower agrees with the leader's log.")
 
 
-def _who_has(explanation: Explanation, piece: ExplainedDifference) -> str:
+def _who_has(explanation: Explanation, piece: DifferingOffsets) -> str:
     leader, follower = f"leader {explanation.leader.broker_id}", f"follower {explanation.follower.broker_id}"
     if piece.leader_epoch is None:
         return f"a hole in the log of {leader}, {follower} has {epoch(piece.follower_epoch)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.run_report import Finding
+from replica_audit.rows.pairs import ReplicaVerdict
 
 
 def cell(value: int | None) -> str:
@@ -11,27 +12,27 @@ def cell(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def cut(finding: Finding) -> str:
+def cut(verdict: ReplicaVerdict) -> str:
     """Where the follower truncates, as a cell."""
-    if finding.restart_offset is not None:
-        return f"start {finding.restart_offset}"
-    return cell(finding.truncation_offset)
+    if verdict.restart_offset is not None:
+        return f"start {verdict.restart_offset}"
+    return cell(verdict.truncation_offset)
 
 
 def loses(finding: Finding) -> str:
     """What the follower loses, or what else is wrong with it, as a cell."""
-    already = "already: " if finding.already_truncated else ""
-    match Verdict(finding.verdict):
+    already = "already: " if finding.row.already_truncated else ""
+    match Verdict(finding.row.verdict):
         case Verdict.COMMITTED_LOSS:
             return f"{already}{_records(finding)}"
         case Verdict.STALE_TAIL:
-            return f"{already}{_number(finding.loses_records)} records"
+            return f"{already}{_number(finding.row.loses_records)} records"
         case Verdict.LOG_MATCHING_VIOLATION:
             return _and_lost(finding, *_diverged(finding))
         case Verdict.CANNOT_REJOIN:
             return _and_lost(finding, "never catches up", "stays out")
         case Verdict.INCONCLUSIVE:
-            return finding.cause or "unknown; the reason says why"  # of an older version, which has it in the reason only
+            return finding.row.cause or "unknown; the reason says why"  # of an older version, which has it in the reason only
         case other:
             return LOSES[other]
 
@@ -59,11 +60,11 @@ def _diverged(finding: Finding) -> tuple[str, str]:
 
 def _and_lost(finding: Finding, alone: str, short: str) -> str:
     """What stays wrong, in few words beside the records lost if there are any."""
-    if finding.loses_records == 0:
+    if finding.row.loses_records == 0:
         return alone
-    already = "already " if finding.already_truncated else ""
-    committed = f", {finding.removed_committed} committed" if finding.removed_committed else ""
-    return f"{short}; {already}{_number(finding.loses_records)} lost{committed}"
+    already = "already " if finding.row.already_truncated else ""
+    committed = f", {finding.row.removed_committed} committed" if finding.row.removed_committed else ""
+    return f"{short}; {already}{_number(finding.row.loses_records)} lost{committed}"
 
 
 def _number(records: int | None) -> str:
@@ -72,7 +73,7 @@ def _number(records: int | None) -> str:
 
 
 def _records(finding: Finding) -> str:
-    records, committed = finding.loses_records, finding.removed_committed or 0
+    records, committed = finding.row.loses_records, finding.row.removed_committed or 0
     return f"{_number(records)} records, {committed_part(records or 0, committed)}"
 
 

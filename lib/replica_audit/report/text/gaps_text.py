@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from replica_audit.protocol.transactions.lost_sequences import GapDoubt
 from replica_audit.report.facts.partition_facts import PartitionFacts
-from replica_audit.report.facts.transaction_rows import ExplainedGap
 from replica_audit.report.layout.left_out import whole_in
 from replica_audit.report.layout.paragraphs import paragraph
+from replica_audit.rows.sequence_gaps import MissingSequences
 from replica_audit.words import count
 
 TITLE = "Records missing from producers' sequences"
@@ -41,7 +41,7 @@ def gap_lines(facts: PartitionFacts) -> Iterator[str]:
         yield from paragraph(_AGAIN)
 
 
-def gap_row(gap: ExplainedGap) -> tuple[str, ...]:
+def gap_row(gap: MissingSequences) -> tuple[str, ...]:
     """The cells below HEAD."""
     numbers = (gap.missing_records, gap.producer_id, gap.producer_epoch, gap.sequence_before, gap.sequence_after)
     places = (gap.last_offset_before, gap.first_offset_after)
@@ -52,7 +52,7 @@ def gap_row(gap: ExplainedGap) -> tuple[str, ...]:
     )
 
 
-def _place(gap: ExplainedGap) -> str:
+def _place(gap: MissingSequences) -> str:
     before = f"{gap.sequence_before} at offset {gap.last_offset_before}" if gap.sequence_before is not None else "none in this epoch"
     when = _written(gap, ", written between {} and {} UTC")
     return (
@@ -61,14 +61,14 @@ def _place(gap: ExplainedGap) -> str:
     )
 
 
-def _written(gap: ExplainedGap, form: str) -> str:
+def _written(gap: MissingSequences, form: str) -> str:
     """When the records were written; empty if that is not known."""
     if gap.written_after is None or gap.written_before is None:
         return ""
     return form.format(*(f"{moment:%Y-%m-%d %H:%M:%S}" for moment in (gap.written_after, gap.written_before)))
 
 
-def _certainty(gap: ExplainedGap) -> str:
+def _certainty(gap: MissingSequences) -> str:
     if gap.held_by:
         return f"broker {', '.join(map(str, gap.held_by))} still has them, at least the first"
     return "certain, and no replica has them" if gap.doubt is None else _WHY_NOT.get(gap.doubt, gap.doubt)

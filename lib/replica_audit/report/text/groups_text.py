@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replica_audit.report.facts.partition_facts import PartitionFacts
-from replica_audit.report.facts.partition_rows import ExplainedGroup
 from replica_audit.report.layout.fitted_table import fitted
 from replica_audit.report.layout.left_out import whole_in
 from replica_audit.report.layout.paragraphs import listed, paragraph
+from replica_audit.rows.history import ConsumerImpact
 from replica_audit.words import count
 
 _MOST = 8
@@ -46,7 +46,7 @@ def group_lines(facts: PartitionFacts) -> Iterator[str]:
         yield from paragraph(f"{listed(groups)}: {reason}", first="- ")
 
 
-def group_row(impact: ExplainedGroup) -> tuple[str, ...]:
+def group_row(impact: ConsumerImpact) -> tuple[str, ...]:
     """The cells below HEAD."""
     is_unknown = impact.validation_result == _UNKNOWN
     resumes = "?" if is_unknown else "policy" if impact.reset_offset is None else str(impact.reset_offset)

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from replica_audit.protocol.verdict.acknowledgement import AckState
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.report.facts.acknowledged_findings import AcknowledgedGroup, AcknowledgedPlace
-from replica_audit.report.facts.run_report import ReplicaFinding, Report
+from replica_audit.report.facts.run_report import Report
 from replica_audit.report.facts.worst_first import SEVERITIES
+from replica_audit.rows.findings import RunFinding
 
 _WHY_BACK = {
     AckState.EXPIRED: "expired",
@@ -64,7 +65,7 @@ def no_longer_lines(report: Report) -> tuple[str, ...]:
     return tuple(f"{_WHY_BACK[one.state]}: {_group(one)}" for one in report.acknowledgements if one.state is not AckState.ACKNOWLEDGED)
 
 
-def _shown(one: ReplicaFinding, cluster: str) -> str:
+def _shown(one: RunFinding, cluster: str) -> str:
     whose = f", broker {one.broker_id}" if one.broker_id >= 0 else ""
     return f"{one.severity}: {one.code.replace('_', ' ')} of {one.topic}-{one.partition}{cluster}{whose}"
 

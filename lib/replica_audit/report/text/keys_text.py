@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replica_audit.report.facts.explained_rows import ExplainedKey
-from replica_audit.report.facts.explained_structs import ExplainedRecord
 from replica_audit.report.facts.explanation import Explanation
 from replica_audit.report.layout.left_out import whole_in
 from replica_audit.report.layout.paragraphs import paragraph
+from replica_audit.rows.compaction import CompactionDifference, SurvivingRecord
 
 _SHOWN = 20
 
@@ -26,13 +25,13 @@ def key_lines(explanation: Explanation) -> Iterator[str]:
         yield from paragraph(f"and {left_out} more {whole_in('the table compaction_differences', explanation.warehouse)}")
 
 
-def _line(key: ExplainedKey) -> str:
+def _line(key: CompactionDifference) -> str:
     held = ", ".join(f"{role} {_held(record)}" for role, record in (("leader", key.leader), ("follower", key.follower)))
     name = key.key_hash if key.key is None else f"{key.key} ({key.key_hash})"
     return f"{name}: {key.cause} on broker {key.broker_id}; {held}"
 
 
-def _held(record: ExplainedRecord | None) -> str:
+def _held(record: SurvivingRecord | None) -> str:
     if record is None:
         return "none"
     return f"{'a tombstone' if record.is_tombstone else 'a value'} at {record.offset}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replica_audit.report.facts.explained_structs import ExplainedMismatch, MismatchedBatch, MismatchedSizes
 from replica_audit.report.facts.explanation import Explanation
 from replica_audit.report.layout.fitted_table import fitted
 from replica_audit.report.layout.leader_words import leader_name
 from replica_audit.report.layout.paragraphs import epoch, moment, paragraph
+from replica_audit.rows.pair_structs import BatchFacts, BatchMismatch, RecordSizes
 
 TITLE = "Where the batches first differ"
 _KINDS = {
@@ -31,7 +31,7 @@ def mismatch_lines(explanation: Explanation) -> Iterator[str]:
     yield from fitted(mismatch_head(explanation), list(mismatch_rows(found)))
 
 
-def mismatch_sentences(found: ExplainedMismatch) -> Iterator[str]:
+def mismatch_sentences(found: BatchMismatch) -> Iterator[str]:
     """What kind of difference it is, and how far was compared."""
     yield _KINDS.get(found.kind, f"{found.kind}.")
     if found.unread is not None:
@@ -46,7 +46,7 @@ def mismatch_head(explanation: Explanation) -> tuple[str, ...]:
     return "", leader_name(explanation.verdict), f"follower {explanation.verdict.follower_id}"
 
 
-def mismatch_rows(found: ExplainedMismatch) -> Iterator[tuple[str, ...]]:
+def mismatch_rows(found: BatchMismatch) -> Iterator[tuple[str, ...]]:
     """A row for each field: its name, the leader's, the follower's."""
     sides = [_batch(side) for side in (found.leader, found.follower)]
     for name in next((side for side in sides if side), {}):
@@ -57,7 +57,7 @@ def mismatch_rows(found: ExplainedMismatch) -> Iterator[tuple[str, ...]]:
             yield f"record {found.record.offset}: {name}", *(side.get(name, _NONE) for side in records)
 
 
-def _batch(side: MismatchedBatch | None) -> dict[str, str]:
+def _batch(side: BatchFacts | None) -> dict[str, str]:
     if side is None:
         return {}
     producer = "none" if side.producer_id < 0 else f"{side.producer_id} epoch {side.producer_epoch}, sequence {side.base_sequence}"
@@ -75,7 +75,7 @@ def _batch(side: MismatchedBatch | None) -> dict[str, str]:
     }
 
 
-def _record(side: MismatchedSizes | None) -> dict[str, str]:
+def _record(side: RecordSizes | None) -> dict[str, str]:
     if side is None:
         return {}
     return {

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from replica_audit.program import option, program
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.run_report import Finding, OfflinePartition, ReplicaFinding, Report
+from replica_audit.report.facts.run_report import Report
 from replica_audit.report.facts.worst_first import SEVERITIES
+from replica_audit.rows.findings import RunFinding
 
 
 def next_steps(report: Report) -> Iterator[str]:
@@ -16,14 +18,13 @@ def next_steps(report: Report) -> Iterator[str]:
 
     What an earlier run found and this one could not confirm is shown by that run.
     """
-    earlier = [one for one in report.not_confirmed if one.last_seen_run_id is not None]
-    every: tuple[OfflinePartition | Finding | ReplicaFinding, ...] = (*report.offline, *report.findings, *report.others, *earlier)
+    every = list(_candidates(report))
     if not every:
         return
-    worst = min(every, key=_rank)
-    seen_by = worst.last_seen_run_id if isinstance(worst, ReplicaFinding) and worst in earlier else None
+    worst = min(every, key=lambda one: one.rank)
+    seen_by = worst.seen_by
     cluster = option("--cluster", worst.cluster_id) if len(report.clusters) > 1 else []
-    which = [*option("--partition", f"{worst.topic}-{worst.partition}"), *cluster]
+    which = [*option("--partition", worst.partition), *cluster]
     if not report.warehouse:
         yield "Next: run the same command with"
         yield f"  {shlex.join(which)}: explains the worst finding"
@@ -39,10 +40,31 @@ def next_steps(report: Report) -> Iterator[str]:
         yield f"  {program()} plan {shlex.join([*of_run, *cluster, '--output', 'plan'])}"
 
 
-def _rank(one: OfflinePartition | Finding | ReplicaFinding) -> tuple[bool, int, bool]:
-    """Where a finding stands: a partition without a leader first, unless its whole cluster was shut down, then by severity.
+class _Candidate(NamedTuple):
+    """A finding that may be the worst, and the earlier run that shows it, where this one does not.
 
-    Last of a severity comes what could not be compared: there is least to explain.
+    `rank`: a partition without a leader first, unless its whole cluster was shut down, then by severity. Last of a severity comes what
+    could not be compared: there is least to explain.
     """
-    is_unknown = isinstance(one, Finding) and one.verdict == Verdict.INCONCLUSIVE
-    return not (isinstance(one, OfflinePartition) and not one.cluster_stopped), SEVERITIES.index(one.severity), is_unknown
+
+    rank: tuple[bool, int, bool]
+    cluster_id: str
+    partition: str
+    seen_by: str | None = None
+
+
+def _candidates(report: Report) -> Iterator[_Candidate]:
+    for one in report.offline:
+        yield _candidate(one, is_first=not one.cluster_stopped)
+    for finding in report.findings:
+        row = finding.row
+        rank = True, SEVERITIES.index(row.severity), row.verdict == Verdict.INCONCLUSIVE
+        yield _Candidate(rank, finding.cluster_id, f"{row.topic}-{row.partition}")
+    yield from map(_candidate, report.others)
+    for one in report.not_confirmed:
+        if report.kept(one.last_seen_run_id) is not None:
+            yield _candidate(one)._replace(seen_by=one.last_seen_run_id)
+
+
+def _candidate(one: RunFinding, *, is_first: bool = False) -> _Candidate:
+    return _Candidate((not is_first, SEVERITIES.index(one.severity), False), one.cluster_id, f"{one.topic}-{one.partition}")

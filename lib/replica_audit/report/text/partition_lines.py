@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.report.advice.transaction_remedies import in_short
-from replica_audit.report.facts.run_report import ReplicaFinding, Report
+from replica_audit.report.facts.run_report import Report
 from replica_audit.report.text.offline_text import elections, in_sync, since
+from replica_audit.rows.findings import RunFinding
 
 _NAMED = 5
 
@@ -43,7 +44,7 @@ def leader_and_isr_lines(report: Report) -> Iterator[str]:
                 yield from (f"  {line}" for line in in_short(one.hanging, one.topic, one.partition))
 
 
-def _line(report: Report, one: ReplicaFinding) -> str:
+def _line(report: Report, one: RunFinding) -> str:
     broker = f", broker {one.broker_id}" if one.broker_id >= 0 else ""  # a log need not show whose it is
     return f"{one.severity}: {one.topic}-{one.partition}{_where(report, one.cluster_id)}{broker}: {one.summary} ({one.code})"
 

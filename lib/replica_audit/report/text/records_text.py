@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replica_audit.protocol.comparison.record_cursor import RecordPart
-from replica_audit.report.facts.explained_rows import ExplainedRecordDifference
-from replica_audit.report.facts.explained_structs import ExplainedCopy, ExplainedRecordCount
 from replica_audit.report.facts.explanation import Explanation
 from replica_audit.report.layout.left_out import whole_in
 from replica_audit.report.layout.paragraphs import moment, paragraph
+from replica_audit.rows.pair_structs import DifferingRecordCounted
+from replica_audit.rows.record_differences import ComparedRecord, RecordDifference
 from replica_audit.words import count
 
 _SHOWN = 20
@@ -40,18 +40,18 @@ def record_lines(explanation: Explanation) -> Iterator[str]:
         yield from paragraph(f"and {left_out} more {whole_in('the table record_differences', explanation.warehouse)}", indent=4)
 
 
-def _counted(one: ExplainedRecordCount) -> str:
+def _counted(one: DifferingRecordCounted) -> str:
     meaning = _MEANINGS.get(RecordPart(one.part), one.part)
     where = "" if one.lacking_id is None else f" on broker {one.lacking_id}"
     return f"{count(one.records, 'record')} {meaning}{where}"
 
 
-def _line(record: ExplainedRecordDifference) -> str:
+def _line(record: RecordDifference) -> str:
     held = "; ".join(f"{role} {_held(side)}" for role, side in (("leader", record.leader), ("follower", record.follower)))
     return f"offset {record.offset}, not the same: {', '.join(record.parts)}; {held}"
 
 
-def _held(side: ExplainedCopy | None) -> str:
+def _held(side: ComparedRecord | None) -> str:
     if side is None:
         return "none"
     name = "no key" if side.key_bytes is None else f"key {side.key if side.key is not None else side.key_hash[:16]}"

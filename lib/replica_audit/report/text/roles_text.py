@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replica_audit.report.facts.partition_facts import PartitionFacts
-from replica_audit.report.facts.partition_rows import ExplainedFuture, ExplainedRole
 from replica_audit.report.layout.fitted_table import fitted
 from replica_audit.report.layout.paragraphs import paragraph
+from replica_audit.rows.replicas import FutureReplica, ReplicaRole
 
 HEAD = ("broker", "role", "in", "fenced", "log\nend", "high\nwater-\nmark", "knows\nepoch", "led\nby", "a fetch is\nanswered")
 _STANDINGS = {
@@ -37,7 +37,7 @@ def role_lines(facts: PartitionFacts) -> Iterator[str]:
             yield from paragraph(f"Broker {role.broker_id} should not be in the ISR: {role.isr_objection}")
 
 
-def role_row(role: ExplainedRole) -> tuple[str, ...]:
+def role_row(role: ReplicaRole) -> tuple[str, ...]:
     """The cells below HEAD."""
     known_leader = role.known_leader_id
     return (
@@ -64,7 +64,7 @@ def future_lines(facts: PartitionFacts) -> Iterator[str]:
         yield from paragraph("; ".join([said, *_progress(future)]), first=f"broker {future.broker_id}: ")
 
 
-def _progress(future: ExplainedFuture) -> Iterator[str]:
+def _progress(future: FutureReplica) -> Iterator[str]:
     if future.lag_offsets and future.verdict != "lagging":
         yield f"{future.lag_offsets} offsets behind"
     if future.restart_offset is not None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replica_audit.report.facts.explained_rows import ExplainedPoint, RuleOutcome
 from replica_audit.report.facts.explanation import Explanation
 from replica_audit.report.layout.fitted_table import fitted
 from replica_audit.report.layout.paragraphs import listed, paragraph
+from replica_audit.rows.pairs import TruncationPoint
+from replica_audit.rows.what_if import WhatIfRule
 
 HEAD = ("", "", "cut\nto", "round\ntrips", "bytes", "falls\nback", "removed\noffsets", "then")
 _PREFERRED = "leave-isr-on-preferred-election"  # its exchange is KIP-101's: what it changes is the election, which only its reason tells
@@ -39,12 +40,12 @@ def rule_rows(explanation: Explanation) -> list[tuple[str, ...]]:
     return of_protocols + [_of_rule(rule) for rule in _others(explanation)]
 
 
-def _others(explanation: Explanation) -> list[RuleOutcome]:
+def _others(explanation: Explanation) -> list[WhatIfRule]:
     """The rules that are no protocol of the truncation points."""
     return [rule for rule in explanation.rules if all(rule.rule != point.protocol for point in explanation.points)]
 
 
-def _of_protocol(point: ExplainedPoint, rule: RuleOutcome | None) -> tuple[str, ...]:
+def _of_protocol(point: TruncationPoint, rule: WhatIfRule | None) -> tuple[str, ...]:
     then = (
         "" if point.restart_offset is None else f"restarts at {point.restart_offset}",
         "still differs" if point.still_diverged else "",
@@ -62,12 +63,12 @@ def _of_protocol(point: ExplainedPoint, rule: RuleOutcome | None) -> tuple[str, 
     )
 
 
-def _of_rule(rule: RuleOutcome) -> tuple[str, ...]:
+def _of_rule(rule: WhatIfRule) -> tuple[str, ...]:
     numbers = (_number(rule.truncation_offset), _number(rule.round_trips), _bytes(rule))
     return ("" if rule.accepted else "x", rule.rule, *numbers, _answer(rule.falls_back_to_high_watermark), "", "")
 
 
-def _bytes(rule: RuleOutcome) -> str:
+def _bytes(rule: WhatIfRule) -> str:
     return f"{_number(rule.request_bytes)}+{_number(rule.response_bytes)}"
 
 

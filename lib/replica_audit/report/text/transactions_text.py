@@ -17,9 +17,9 @@ from replica_audit.report.advice.transaction_remedies import (
     whose,
 )
 from replica_audit.report.facts.partition_facts import PartitionFacts
-from replica_audit.report.facts.transaction_rows import ExplainedTransaction
 from replica_audit.report.layout.left_out import whole_in
 from replica_audit.report.layout.paragraphs import offsets, paragraph
+from replica_audit.rows.transactions import TransactionFacts
 from replica_audit.words import count
 
 TITLE = "Open transactions"
@@ -68,7 +68,7 @@ def _in_lines(arguments: str) -> list[str]:
     return lines
 
 
-def transaction_row(one: ExplainedTransaction) -> tuple[str, ...]:
+def transaction_row(one: TransactionFacts) -> tuple[str, ...]:
     """The cells below HEAD."""
     return (
         where(one).removeprefix("Offsets ").removeprefix("Offset "),
@@ -80,6 +80,6 @@ def transaction_row(one: ExplainedTransaction) -> tuple[str, ...]:
     )
 
 
-def where(one: ExplainedTransaction) -> str:
+def where(one: TransactionFacts) -> str:
     """Its offsets."""
     return offsets(one.first_offset, one.last_offset + 1).capitalize()

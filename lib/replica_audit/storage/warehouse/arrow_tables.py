@@ -1,7 +1,6 @@
 """Tables as Arrow, wherever they are: only the rows and columns that are asked for, counted, sorted, or as typed rows.
 
-A row type is a dataclass whose fields are named as the columns that it wants. What tables of an older version lack, a table or a column,
-reads as no rows or as the field's default.
+What tables of an older version lack, a table or a column, reads as no rows or as null.
 """
 
 from __future__ import annotations
@@ -12,14 +11,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake.exceptions import DeltaError
-from pydantic import TypeAdapter, ValidationError
 
 from replica_audit.errors import UsageError
+from replica_audit.rows.arrow import decoded
+from replica_audit.rows.encoding import RowMismatchError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -70,10 +70,10 @@ class ArrowTables(ABC):
             dataset = self.dataset(table, equal, _fields(kind))
             if dataset is None:
                 return ()
-            found = dataset.scanner(columns=_columns(dataset, kind), filter=_filter(equal)).head(MOST_ROWS + 1)
+            found = dataset.scanner(columns=_columns(dataset, kind), filter=condition(equal)).head(MOST_ROWS + 1)
             if len(found) > MOST_ROWS:
                 self.cut_short.append(table)
-            return _values(found.slice(0, MOST_ROWS).to_pylist(), kind)
+            return tuple(decoded(kind, found.slice(0, MOST_ROWS)))
 
     def distinct(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
         """Like `rows`, each value once."""
@@ -82,8 +82,8 @@ class ArrowTables(ABC):
             if dataset is None:
                 return ()
             columns = _columns(dataset, kind)
-            found = dataset.scanner(columns=columns, filter=_filter(equal)).to_table()
-            return _values(found.group_by(columns).aggregate([]).select(columns).slice(0, MOST_ROWS).to_pylist(), kind)
+            found = dataset.scanner(columns=columns, filter=condition(equal)).to_table()
+            return tuple(decoded(kind, found.group_by(columns).aggregate([]).select(columns).slice(0, MOST_ROWS)))
 
     def arrow(self, table: str, where: ds.Expression | None = None, /, **equal: str | int | None) -> pa.Table | None:
         """All columns of the rows whose columns equal the given values, in no order, however many; None if there is no such table.
@@ -101,7 +101,7 @@ class ArrowTables(ABC):
             if unknown:
                 known = ", ".join(dataset.schema.names)
                 raise UsageError(f"table {table} has no column {unknown[0]}; it has: {known}")
-            return dataset.to_table(filter=_filter(equal, where))
+            return dataset.to_table(filter=condition(equal, where))
 
     def columns(self, table: str, schema: pa.Schema, where: ds.Expression | None = None, /, **equal: str | int | None) -> pa.Table:
         """Columns of all rows as they are, for counting and sorting: no Python object is made for any of them.
@@ -121,21 +121,20 @@ class ArrowTables(ABC):
             if dataset is None:
                 return schema.empty_table()
             present = set(dataset.schema.names)
-            found = dataset.to_table(columns=[name for name in schema.names if name in present], filter=_filter(equal, where))
+            found = dataset.to_table(columns=[name for name in schema.names if name in present], filter=condition(equal, where))
             columns = [
                 found[field.name].cast(field.type) if field.name in present else pa.nulls(len(found), field.type) for field in schema
             ]
             return pa.Table.from_arrays(columns, schema=schema)
 
-    def typed(self, table: str, rows: list[dict[str, Any]], kind: type[RowT], /) -> tuple[RowT, ...]:
-        """Rows of a table, read before, as rows of a kind.
+    def typed(self, table: str, rows: pa.Table, kind: type[RowT], /) -> tuple[RowT, ...]:
+        """Rows of a table, read before, as rows of a class.
 
         Raises:
             UsageError: they are something else.
         """
-        names = {field.name for field in dataclasses.fields(kind)}
         with reading(self.location, table):
-            return _values([{name: value for name, value in row.items() if name in names} for row in rows], kind)
+            return tuple(decoded(kind, rows))
 
 
 def _columns(dataset: ds.Dataset, kind: type[RowT]) -> list[str]:
@@ -147,15 +146,12 @@ def _fields(kind: type[RowT]) -> list[str]:
     return [field.name for field in dataclasses.fields(kind)]
 
 
-def _filter(equal: dict[str, str | int | None], where: ds.Expression | None = None) -> ds.Expression | None:
+def condition(equal: dict[str, str | int | None], where: ds.Expression | None = None) -> ds.Expression | None:
+    """Return which rows have these values in their columns, and fulfil `where`; None: all."""
     conditions = [ds.field(name).is_null() if value is None else ds.field(name) == value for name, value in equal.items()]
     if where is not None:
         conditions.append(where)
     return reduce(lambda left, right: left & right, conditions) if conditions else None
-
-
-def _values(rows: list[dict[str, Any]], kind: type[RowT]) -> tuple[RowT, ...]:
-    return tuple(TypeAdapter(list[kind]).validate_python(rows))  # type: ignore[valid-type]
 
 
 @contextmanager
@@ -167,7 +163,7 @@ def reading(location: str, table: str) -> Iterator[None]:
     """
     try:
         yield
-    except (DeltaError, OSError, pa.ArrowException, ValidationError) as error:
+    except (DeltaError, OSError, pa.ArrowException, RowMismatchError, ValueError) as error:
         raise UsageError(
             f"warehouse {location}: table {table} cannot be read: {_sentence(error)}. "
             "Check the permissions of its files; if they are damaged, audit again into a new warehouse"
@@ -176,8 +172,5 @@ def reading(location: str, table: str) -> Iterator[None]:
 
 def _sentence(error: Exception) -> str:
     """The first words of an error of the libraries below, which draw trees in colours and print their stacks."""
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"its column {'.'.join(str(part) for part in first['loc'][1:])} holds {first['input']!r}: {first['msg']}"
     text = re.split(r"\s+0: ", _COLOUR.sub("", str(error)))[0]
     return " ".join(text.replace("\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}", ":").split())[:300].rstrip(".")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from replica_audit.storage.warehouse.arrow_tables import ArrowTables, Equal
+from replica_audit.storage.warehouse.arrow_tables import ArrowTables, Equal, condition
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -26,7 +26,7 @@ class ChosenPartitions(ArrowTables):
         super().__init__(tables.location)
         self._tables = tables
         self.run_id, self.chosen = run_id, frozenset(chosen)
-        self._read: dict[str, dict[Key, list[dict[str, Any]]]] = {}
+        self._read: dict[str, tuple[pa.Table, dict[Key, list[int]]]] = {}
         self._kept: dict[Any, tuple[Any, ...]] = {}
         self._there: dict[str, bool] = {}
 
@@ -58,17 +58,23 @@ class ChosenPartitions(ArrowTables):
     def _of_chosen(self, table: str, kind: type[RowT], equal: Equal) -> tuple[RowT, ...]:
         if table not in self._read:
             self._read[table] = self._all_of(table)
-        found = self._read[table].get((str(equal["topic"]), int(equal["partition"] or 0)), ())
-        wanted = [row for row in found if all(row.get(name) == value for name, value in equal.items())]
-        return self.typed(table, wanted, kind)
+        rows, places = self._read[table]
+        if not len(rows):
+            return ()
+        found = rows.take(pa.array(places.get((str(equal["topic"]), int(equal["partition"] or 0)), []), pa.int64()))
+        where = condition(equal)
+        return self.typed(table, found if where is None else found.filter(where), kind)
 
-    def _all_of(self, table: str) -> dict[Key, list[dict[str, Any]]]:
-        """The rows of every chosen partition."""
+    def _all_of(self, table: str) -> tuple[pa.Table, dict[Key, list[int]]]:
+        """The rows of every chosen partition, and the places of those of each."""
         topics = pa.array(sorted({topic for topic, _partition in self.chosen}), pa.string())
         numbers = pa.array(sorted({partition for _topic, partition in self.chosen}), pa.int32())
         where = ds.field("topic").isin(topics) & ds.field("partition").isin(numbers)
-        by_partition: dict[Key, list[dict[str, Any]]] = defaultdict(list)
         found = self.arrow(table, where, run_id=self.run_id)
-        for row in [] if found is None else found.to_pylist():
-            by_partition[row["topic"], row["partition"]].append(row)
-        return by_partition
+        places: dict[Key, list[int]] = defaultdict(list)
+        if found is None:
+            return pa.table({}), places
+        keys: list[list[Any]] = [found[name].to_pylist() for name in ("topic", "partition")]
+        for place, key in enumerate(zip(*keys, strict=True)):
+            places[key].append(place)
+        return found, places

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from replica_audit.retention.choice import KnownRun, RunState
 from replica_audit.rows import AUDIT_RUNS, Table
 from replica_audit.rows.arrow import schema_of
+from replica_audit.rows.runs import NOTHING_READ
 from replica_audit.storage.warehouse import leftovers
 from replica_audit.storage.warehouse.arrow_tables import reading
 from replica_audit.storage.warehouse.faults import warehouse_place
@@ -32,7 +33,6 @@ from replica_audit.storage.warehouse.processes import this_process
 from replica_audit.storage.warehouse.tables import DeltaWarehouse, quoted
 
 _T = TypeVar("_T")
-_NOTHING_READ = 2  # the exit code of a run that found nothing to read
 _Row = dict[str, Any]
 _TRIES = 30  # of a commit that other processes' commits come before
 _SMALL_BYTES = 64 << 20  # a file of that size gains nothing from being merged
@@ -103,7 +103,7 @@ class WarehouseUpkeep:
         attempts = [attempt_of(row) for row in rows]
         latest = max(attempts, key=lambda one: (one.number, one.started_at))
         if all(one.status == "complete" for one in attempts):
-            state = RunState.EMPTY if all(row["exit_code"] == _NOTHING_READ for row in rows) else RunState.COMPLETE
+            state = RunState.EMPTY if all(row["exit_code"] == NOTHING_READ for row in rows) else RunState.COMPLETE
         elif any(is_held(self.warehouse, run_id, one) for one in attempts if one.status != "complete"):
             state = RunState.RUNNING
         else:

@@ -1,7 +1,7 @@
-"""The terms of an exchange: the generations of the rule, what is asked, and which case of the rule decides a step.
+"""Codes that columns hold: the terms of an exchange, and why a follower cannot be compared.
 
-Sources: AbstractFetcherThread (getOffsetTruncationState, fetchOffsetAndTruncate) of 2.0.1 to 4.2.0, ReplicaFetcherThread.maybeTruncate of
-1.1.1, Partition.readRecords.
+Sources of the terms: AbstractFetcherThread (getOffsetTruncationState, fetchOffsetAndTruncate) of 2.0.1 to 4.2.0,
+ReplicaFetcherThread.maybeTruncate of 1.1.1, Partition.readRecords.
 """
 
 from __future__ import annotations
@@ -61,3 +61,20 @@ class OutOfRange(StrEnum):
     EPOCH = "epoch"
     BELOW_START = "below-start"
     BEYOND_END = "beyond-end"
+
+
+class Cause(StrEnum):
+    """Why a follower cannot be compared: of every `inconclusive`, in words."""
+
+    NOT_COLLECTED = "not collected"
+    LEADER_COPIED_EARLIER = "leader copied earlier"
+    FOLLOWER_COPIED_EARLIER = "follower copied earlier"
+    NO_COMMON_RANGE = "no common range"
+    LEADER_UNKNOWN = "leader unknown or unreadable"
+    NO_EPOCHS = "no epochs"
+    TEXT_NOT_WHOLE = "text not whole"
+    RECORDS_NOT_COMPARED = "records not compared"
+    DELETED_WHILE_COPIED = "deleted while copied"
+    SEGMENTS_NOT_COPIED = "segments not copied"
+    TOPIC_ID_IN_DOUBT = "topic id in doubt"
+    UNKNOWN_BROKER = "unknown broker"
