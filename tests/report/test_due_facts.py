@@ -23,8 +23,10 @@ from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import DueElection, DueFacts, DuePartitions, due_of
 from replica_audit.rows import AUDIT_RUNS, CONSUMER_IMPACTS, FINDINGS, OPEN_TRANSACTIONS, REPLICA_VERDICTS, Table
 from replica_audit.rows.arrow import schema_of
+from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.findings import ElectionChoice
 from replica_audit.storage.warehouse.memory import MemoryTables
+from tests.rows.values import full_row
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 KEYS = {"run_id": "r", "cluster_id": "c"}
@@ -43,9 +45,11 @@ def test_counted_is_what_is_read_of_real_clusters(root: str) -> None:
 
 
 def _table(table: Table, rows: list[dict[str, Any]]) -> pa.Table:
-    """All columns; what is not given is null."""
-    schema = pa.schema([field.with_nullable(True) for field in schema_of(table)])
-    return pa.Table.from_pylist([{name: (KEYS | row).get(name) for name in schema.names} for row in rows], schema=schema)
+    """All columns; what is not given is null, or anything where null is refused."""
+    assert table.row is not None
+    anything = as_dict(full_row(table.row))
+    known = {column.name: None if column.nullable else anything.get(column.name) for column in table.columns} | KEYS
+    return pa.Table.from_pylist([known | row for row in rows], schema=schema_of(table))
 
 
 def _run(**rows: list[dict[str, Any]]) -> PastRun:
