@@ -190,24 +190,20 @@ class Report:
         return sum(compared_followers(cluster.verdicts) for cluster in self.clusters)
 
     def as_json(self) -> dict[str, Any]:
-        """The same content as plain values, of rows what a reader of the report needs."""
+        """The head of `--json` as plain values: without the findings, all of which follow it."""
         rows = {
-            "findings": [_finding_json(one) for one in self.findings],
             "impacts": [{"cluster_id": one.cluster_id, **_columns(one.row, _OF_IMPACT)} for one in self.impacts],
             "candidates": [{"cluster_id": one.cluster_id, **_columns(one.row, _OF_CHOICE)} for one in self.candidates],
             "problems": [_columns(one, _OF_PROBLEM) for one in self.problems],
-            "offline": [_columns(one, _OF_OFFLINE) for one in self.offline],
-            "others": [_columns(one, _OF_OTHERS) for one in self.others],
-            "newest": [_columns(one, _OF_OTHERS) | {"hanging": None} for one in self.newest],
+            "newest": [_columns(one, _OF_FINDING) | {"hanging": None} for one in self.newest],
             "not_confirmed": [
-                _columns(one, _OF_OTHERS) | {"last_seen_run_id": self.kept(one.last_seen_run_id), "hanging": None}
+                _columns(one, _OF_FINDING) | {"last_seen_run_id": self.kept(one.last_seen_run_id), "hanging": None}
                 for one in self.not_confirmed
             ],
         }
-        plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in (*rows, "kept_runs")}
-        found = {name: _plain(value) for name, value in plain.items()}
-        order = [one.name for one in fields(self) if one.name != "kept_runs"]
-        return {name: rows.get(name, found.get(name)) for name in order} | {"compared_followers": self.compared_followers}
+        names = [one.name for one in fields(self) if one.name not in ("findings", "offline", "others", "kept_runs")]
+        found = {name: rows[name] if name in rows else _plain(getattr(self, name)) for name in names}
+        return found | {"compared_followers": self.compared_followers}
 
     def kept(self, run_id: str) -> str | None:
         """An earlier run, if the warehouse still has it; None if it was removed."""
@@ -215,27 +211,6 @@ class Report:
 
 
 # columns in the head of `--json`
-_OF_FINDING = (
-    "verdict",
-    "severity",
-    "topic",
-    "partition",
-    "leader_id",
-    "follower_id",
-    "leader_source",
-    "divergence_offset",
-    "truncation_offset",
-    "restart_offset",
-    "removed_records",
-    "removed_committed",
-    "already_truncated",
-    "reason",
-    "evidence",
-    "inferred_because",
-    "removed_below_high_watermark",
-    "commit_evidence",
-    "cause",
-)
 _OF_IMPACT = (
     "group_id",
     "topic",
@@ -262,22 +237,7 @@ _OF_CHOICE = (
     "lost_below_high_watermark",
 )
 _OF_PROBLEM = ("path", "line", "byte_offset", "code", "detail", "remedy")
-_OF_OFFLINE = (
-    "cluster_id",
-    "severity",
-    "topic",
-    "partition",
-    "leader_epoch",
-    "isr",
-    "elr",
-    "last_leader_id",
-    "leaderless_since",
-    "cluster_stopped",
-    "candidates",
-    "summary",
-    "status",
-)
-_OF_OTHERS = (
+_OF_FINDING = (
     "cluster_id",
     "code",
     "severity",
@@ -290,11 +250,6 @@ _OF_OTHERS = (
     "hanging",
     "last_seen_run_id",
 )
-
-
-def _finding_json(one: Finding) -> dict[str, Any]:
-    outcome = {"fetcher_fails": one.fetcher_fails, "still_diverged": one.still_diverged, "records_lost": one.row.lost_records}
-    return {"cluster_id": one.cluster_id, **_columns(one.row, _OF_FINDING), **outcome}
 
 
 def _columns(row: Any, names: Sequence[str]) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from replica_audit.report.facts.run_report import Report
 Rows = Iterable[Mapping[str, Any]]
 _OPEN = (*FOUND_NOW, str(Status.UNCONFIRMED))
 _LISTS = {"findings": FOUND_NOW, "unconfirmed": (str(Status.UNCONFIRMED),), "resolved": (str(Status.RESOLVED),)}
-_LISTED_APART = ("findings", "offline", "others")
 # of a finding about a follower these are always there; other facts only where they are known
 _OF_FOLLOWER = (
     "leader_source",
@@ -56,8 +55,7 @@ def json_pieces(report: Report, listed: ListsOfRows) -> Iterator[str]:
         report: of the run.
         listed: gives the rows.
     """
-    head = {name: value for name, value in report.as_json().items() if name not in _LISTED_APART}
-    yield "{\n" + "".join(f" {json.dumps(name)}: {json.dumps(value, default=_plain)},\n" for name, value in head.items())
+    yield "{\n" + "".join(f" {json.dumps(name)}: {json.dumps(value, default=_plain)},\n" for name, value in report.as_json().items())
     yield from _list("open_transactions", listed.open_transactions())
     yield from _list("sequence_gaps", listed.sequence_gaps())
     yield from _list("acknowledged", map(finding_json, listed.findings(_OPEN, acknowledged=True)) if report.acknowledged_count else ())
