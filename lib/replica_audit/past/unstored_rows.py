@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -17,14 +17,15 @@ from replica_audit.partition.healthy import StoredLog
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.rows import EPOCH_END_OFFSETS, EPOCH_START_OFFSETS, REPLICA_LOGS, REPLICA_VERDICTS, TRUNCATION_POINTS
 from replica_audit.rows.arrow import schema_of
-from replica_audit.rows.columns import Table
+from replica_audit.rows.columns import Bigint, Int, Table
 from replica_audit.rows.encoding import as_dict
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-UNSTORED = (TRUNCATION_POINTS.name, EPOCH_END_OFFSETS.name)
+_SCHEMAS = {table.name: schema_of(table) for table in (TRUNCATION_POINTS, EPOCH_END_OFFSETS)}
+UNSTORED = tuple(_SCHEMAS)
 RowT = TypeVar("RowT", bound="DataclassInstance")
 Row = dict[str, Any]
 _OF_A_PARTITION = ("run_id", "cluster_id", "topic", "partition")
@@ -34,22 +35,22 @@ _OF_A_PARTITION = ("run_id", "cluster_id", "topic", "partition")
 class _OfReplica:
     cluster_id: str
     topic: str
-    partition: int
-    broker_id: int
+    partition: Int
+    broker_id: Int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Log(_OfReplica):
     state: str
-    log_start_offset: int | None
-    log_end_offset: int | None
+    log_start_offset: Bigint | None
+    log_end_offset: Bigint | None
     broker_ran: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Epoch(_OfReplica):
-    leader_epoch: int
-    start_offset: int
+    leader_epoch: Int
+    start_offset: Bigint
     in_effect: bool | None = None
 
 
@@ -57,9 +58,9 @@ class _Epoch(_OfReplica):
 class _Pair:
     cluster_id: str
     topic: str
-    partition: int
-    leader_id: int
-    follower_id: int
+    partition: Int
+    leader_id: Int
+    follower_id: Int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,7 @@ class WithUnstored:
         if table not in UNSTORED or not keys.keys() >= {"run_id", "topic", "partition"}:
             return found
         made = unstored_rows(table, str(equal["run_id"]), lambda other, of: self._tables.rows(other, of, **keys))
-        return (*found, *self._tables.typed(table, _equal(made, equal), kind))
+        return (*found, *self._tables.typed(table, pa.Table.from_pylist(_equal(made, equal), schema=_SCHEMAS[table]), kind))
 
     def distinct(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
         """The rows, each value once."""
@@ -108,14 +109,10 @@ def whole(tables: ArrowTables, table: Table, /, **equal: Any) -> pa.Table:
 
     def stored(other: str, kind: type[RowT], /) -> tuple[RowT, ...]:
         rows = tables.arrow(other, **keys)
-        return () if rows is None else tables.typed(other, rows.select(_present(rows, kind)).to_pylist(), kind)
+        return () if rows is None else tables.typed(other, rows, kind)
 
     made = _equal(unstored_rows(table.name, equal["run_id"], stored), equal)
     return pa.concat_tables([found, pa.Table.from_pylist(made, schema=found.schema)]) if made else found
-
-
-def _present(rows: pa.Table, kind: type[RowT]) -> list[str]:
-    return [field.name for field in fields(kind) if field.name in rows.column_names]
 
 
 def _equal(rows: list[Row], equal: Mapping[str, Any]) -> list[Row]:

@@ -41,7 +41,7 @@ from replica_audit.past.doubts import doubts_of
 from replica_audit.past.earlier_runs import earlier_runs
 from replica_audit.past.missing_input import MissingInput, PresentCluster, missing_input, without_acknowledged
 from replica_audit.past.report import report_of
-from replica_audit.past.run import PastRun, RunRow
+from replica_audit.past.run import PastRun
 from replica_audit.pipeline.request import AuditRequest
 from replica_audit.pipeline.run_rows import RunRows
 from replica_audit.progress import Progress, Stage, TellsEvent
@@ -52,7 +52,7 @@ from replica_audit.report.facts.worst_first import by_verdict, labels
 from replica_audit.report.text import first_findings
 from replica_audit.rows import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, REPLICA_LOGS
 from replica_audit.rows.outcomes import WrittenFile
-from replica_audit.rows.runs import NO_CLUSTER
+from replica_audit.rows.runs import NO_CLUSTER, AuditRun
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.given_input import location
 from replica_audit.storage.inputs.sources import Found, Root, discover
@@ -196,7 +196,7 @@ class _Audit:
             for root in self.found.roots
         ]
         places = [str(location(given)) for given in self.request.inputs]
-        runs = self.warehouse.tables.rows(AUDIT_RUNS.name, RunRow)
+        runs = self.warehouse.tables.rows(AUDIT_RUNS.name, AuditRun)
         found = missing_input(runs, self.request.run_id, present, self.request.inputs, places)
         missing = list(without_acknowledged(found, self.request.acknowledged))
         for one in missing:
@@ -286,7 +286,7 @@ class _Audit:
         if not self.has_replicas:  # all found before would be called resolved
             return None
         written = self.warehouse.tables
-        known = written.rows(AUDIT_RUNS.name, RunRow)
+        known = written.rows(AUDIT_RUNS.name, AuditRun)
         runs = [run for run in earlier_runs(known, self.request.run_id) if run.cluster_id in clusters]
         is_open = (ds.field("status") != str(Status.RESOLVED)) & ds.field("run_id").isin(sorted({run.run_id for run in runs}))
         if not runs or not len(written.columns(FINDINGS.name, _CLUSTER, is_open)):
