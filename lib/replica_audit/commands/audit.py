@@ -150,11 +150,10 @@ def _write(given: argparse.Namespace, report: Report, run: Callable[[], PastRun]
     from replica_audit.past.metrics import run_metrics
     from replica_audit.report.text.json_report import json_pieces
     from replica_audit.report.text.metrics_text import metrics_text
-    from replica_audit.rows.runs import NOTHING_READ
 
     if given.json:
         outputs.write("--json", given.json, json_pieces(report, ListedRows(run())))
-    if given.metrics and report.exit_code != NOTHING_READ:  # the time of the run before then tells that none is newer
+    if given.metrics and not report.read_nothing:  # the time of the run before then tells that none is newer
         outputs.write("--metrics", given.metrics, metrics_text(run_metrics(run())))
     show("\n")
     show_report(report)

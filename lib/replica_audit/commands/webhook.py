@@ -48,9 +48,8 @@ def post_ended(given: argparse.Namespace, report: Report, run: Callable[[], Past
     from replica_audit.past.findings import ListedRows
     from replica_audit.past.metrics import run_metrics
     from replica_audit.report.text.webhook_json import run_document
-    from replica_audit.rows.runs import NOTHING_READ
 
-    if report.exit_code == NOTHING_READ:
+    if report.read_nothing:
         _post_failure(given, report.exit_code, "nothing in the input could be audited; the table input_errors says why")
     else:
         html = str(given.html.absolute()) if given.html else None

@@ -15,7 +15,7 @@ from replica_audit.report.facts.exit_code import compared_followers
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.pairs import ReplicaVerdict
-from replica_audit.rows.runs import ReportedProblem
+from replica_audit.rows.runs import NOTHING_READ, ReportedProblem
 from replica_audit.rows.what_if import WhatIfLeader
 
 
@@ -168,6 +168,11 @@ class Report:
     acknowledgements: tuple[AcknowledgedGroup, ...] = ()
     acknowledged_verdicts: Mapping[str, int] = field(default_factory=dict)
     doubts: Doubts = NO_DOUBTS
+
+    @property
+    def read_nothing(self) -> bool:
+        """Whether the run found nothing to read."""
+        return self.exit_code == NOTHING_READ
 
     @property
     def follower_findings(self) -> int:
