@@ -90,7 +90,14 @@ def test_so_does_one_of_an_earlier_release(root: Path, tmp_path: Path) -> None:
     expected = in_process.audit(collected)
     brokers = [as_version_1(path) for path in collected.iterdir() if (path / MANIFEST).exists()]
     assert brokers
-    assert in_process.audit(collected) == expected
+    assert _without_their_age(in_process.audit(collected), len(brokers)) == expected
+
+
+def _without_their_age(found: dict[str, list[dict[str, Any]]], brokers: int) -> dict[str, list[dict[str, Any]]]:
+    """The rows without the one of each collection that says that it has no digests."""
+    others = [problem for problem in found["problems"] if problem["code"] != "no-digests"]
+    assert len(found["problems"]) == len(others) + brokers
+    return found | {"problems": others}
 
 
 def test_so_does_one_that_an_earlier_release_wrote(tmp_path: Path) -> None:
@@ -101,7 +108,7 @@ def test_so_does_one_that_an_earlier_release_wrote(tmp_path: Path) -> None:
     shutil.copy(root / CLUSTER_METADATA, tmp_path)
     for log in root.glob("*/server.log"):
         shutil.copy(log, tmp_path / log.parent.name)
-    expected, found = in_process.audit(root), in_process.audit(tmp_path)
+    expected, found = in_process.audit(root), _without_their_age(in_process.audit(tmp_path), 3)
     assert found["replica_verdicts"]
     for table in sorted((expected.keys() | found.keys()) - {TABLE_OF_THE_BYTES}):
         rows = comparable(found[table], tmp_path, root)
