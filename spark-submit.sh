@@ -51,6 +51,13 @@ takes_dry_run() {
     [ -n "$1" ] && grep -qs '^# takes: --dry-run$' "$ROOT/jobs/$1.py"
 }
 
+# Words as a shell and Python's shlex read them.
+quoted() {
+    local word quote="'" escaped="'\\''" line=""
+    for word in "$@"; do line="$line'${word//$quote/$escaped}' "; done
+    printf '%s' "${line% }"
+}
+
 job=""
 dry_run=false
 arguments=()
@@ -88,15 +95,6 @@ if [ -z "$job" ]; then
     exit 0
 fi
 
-# A job's output passes through a JVM: only here can be told whether it ends at a terminal, and how wide that is.
-terminal_columns() {
-    local columns
-    columns="$(stty size 2>/dev/null </dev/tty)" || columns=""
-    columns="${columns#* }"
-    if [ -t 1 ]; then export REPLICA_AUDIT_STDOUT_COLUMNS="${columns:-80}"; fi
-    if [ -t 2 ]; then export REPLICA_AUDIT_STDERR_COLUMNS="${columns:-80}"; fi
-}
-
 file="$ROOT/jobs/$job.py"
 case "$job" in *[!a-z0-9_]*) wrong_usage "no job named $job" ;; esac
 [ -f "$file" ] || wrong_usage "no job named $job"
@@ -114,11 +112,6 @@ if $needs_spark && in_s3 ${arguments[@]+"${arguments[@]}"}; then NEEDS_S3=true; 
 if $needs_spark && ! $dry_run; then
     environment_require_java
     environment_packages ""
-    # What cannot end well is refused here: starting a JVM to learn that a path is wrong takes many times as long.
-    refused=0
-    "$VENV/bin/python" -I -c 'import sys; from replica_audit.cli import check; sys.exit(check(sys.argv[1:]))' \
-        "$job" ${arguments[@]+"${arguments[@]}"} || refused=$?
-    if [ "$refused" -eq "$USAGE_ERROR" ] || [ "$refused" -eq 130 ]; then exit "$refused"; fi
     environment_jars
     if $NEEDS_S3; then environment_s3_jars; fi
     environment_classes
@@ -130,29 +123,21 @@ if $needs_spark; then
     # shellcheck disable=SC2206
     more=(${SPARK_SUBMIT_ARGS:-})
     set +f
-    command=("$VENV/bin/spark-submit" "${SPARK_FLAGS[@]}" ${more[@]+"${more[@]}"} "$file")
-else
-    command=("$VENV/bin/python" "$file")
+    environment_spark_variables
+    # The job starts the JVM: signals reach who can say what becomes of the work, and a JVM that is killed is told by who waits for it.
+    export PYSPARK_SUBMIT_ARGS
+    PYSPARK_SUBMIT_ARGS="$(quoted "${SPARK_FLAGS[@]}" ${more[@]+"${more[@]}"} pyspark-shell)"
 fi
-command+=(${arguments[@]+"${arguments[@]}"})
+command=("$VENV/bin/python" "$file" ${arguments[@]+"${arguments[@]}"})
 
 if $dry_run; then
     if $needs_spark; then
-        environment_spark_variables
-        printf '%s=%q ' SPARK_HOME "$SPARK_HOME" PYSPARK_PYTHON "$PYSPARK_PYTHON" PYSPARK_DRIVER_PYTHON "$PYSPARK_DRIVER_PYTHON"
+        for name in SPARK_HOME PYSPARK_PYTHON PYSPARK_SUBMIT_ARGS; do printf '%s=%q ' "$name" "${!name}"; done
     fi
     line="$(printf '%q ' "${command[@]}")"
     printf '%s\n' "${line% }"
     exit 0
 fi
 
-if ! $needs_spark; then
-    environment_packages ""
-    exec "${command[@]}"
-fi
-environment_for_executors
-environment_spark_variables
-terminal_columns
-export REPLICA_AUDIT_STDERR="/proc/$$/fd/2"
-# The JVM announces a module that Spark asks for; there is no option that stops it. Ctrl-C and SIGTERM must not end what carries the last words.
-exec "${command[@]}" 2> >(trap '' INT TERM; exec grep --line-buffered -v '^WARNING: Using incubator modules' >&2)
+if $needs_spark; then environment_for_executors; else environment_packages ""; fi
+exec "${command[@]}"

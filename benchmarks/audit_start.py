@@ -79,12 +79,13 @@ def _median(values: object) -> float:
 
 
 def _submit() -> tuple[list[str], dict[str, str]]:
-    """The command that an audit starts, up to its job, and its environment."""
+    """What starts a script with the flags that an audit gives Spark, and its environment."""
     command = [str(ROOT / "spark-submit.sh"), "--dry-run", "audit"]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
     words = shlex.split(told)
-    count = next(place for place, word in enumerate(words) if word.endswith("/spark-submit"))
-    return words[count:-1], dict(word.split("=", 1) for word in words[:count])
+    environment = dict(word.split("=", 1) for word in words[: words.index(str(ROOT / ".venv/bin/python"))])
+    flags = shlex.split(environment.pop("PYSPARK_SUBMIT_ARGS"))
+    return [str(ROOT / ".venv/bin/spark-submit"), *flags[: flags.index("pyspark-shell")]], environment
 
 
 def _pick(words: list[str], *flags: str) -> list[str]:

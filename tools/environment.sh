@@ -399,9 +399,9 @@ environment_for_executors() {
 # Only this project's Spark and Python count, whatever else the user's shell is set up for.
 environment_spark_variables() {
     local spark=("$VENV"/lib/python3*/site-packages/pyspark)
-    export SPARK_HOME="${spark[0]}" PYSPARK_PYTHON="$VENV/bin/python" PYSPARK_DRIVER_PYTHON="$VENV/bin/python" PATH="$VENV/bin:$PATH"
+    export SPARK_HOME="${spark[0]}" PYSPARK_PYTHON="$VENV/bin/python" PATH="$VENV/bin:$PATH"
     export SPARK_LAUNCHER_OPTS="${SPARK_LAUNCHER_OPTS:-} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC" # of the JVM that only builds the command
     # Else Spark does not start where this machine's name leads nowhere.
     case "$(spark_master)" in local | local\[*) export SPARK_LOCAL_IP="${SPARK_LOCAL_IP:-127.0.0.1}" ;; esac
-    unset PYSPARK_DRIVER_PYTHON_OPTS PYSPARK_SUBMIT_ARGS SPARK_REMOTE SPARK_API_MODE SPARK_CONNECT_MODE_ENABLED PYTHONHOME
+    unset PYSPARK_DRIVER_PYTHON PYSPARK_DRIVER_PYTHON_OPTS PYSPARK_SUBMIT_ARGS SPARK_REMOTE SPARK_API_MODE SPARK_CONNECT_MODE_ENABLED PYTHONHOME
 }

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import NoReturn
 
-from replica_audit.commands import audit, collect, describe_cluster, explain, maintain, plan, report, salvage, triage
+from replica_audit.commands import audit, collect, describe_cluster, explain, maintain, plan, report, salvage, spark_process, triage
 from replica_audit.commands.command import Command
-from replica_audit.commands.running import DEFECT, INTERRUPTED, ended, leave, parser, run_command, without_pandas
-from replica_audit.errors import AuditError
+from replica_audit.commands.running import DEFECT, INTERRUPTED, leave, parser, run_command, without_pandas
 
-__all__ = ["COMMANDS", "DEFECT", "INTERRUPTED", "check", "main", "parser", "run"]
+__all__ = ["COMMANDS", "DEFECT", "INTERRUPTED", "main", "parser", "run"]
 
 COMMANDS: tuple[Command, ...] = (
     *(audit.COMMAND, collect.COMMAND, describe_cluster.COMMAND, explain.COMMAND),
@@ -26,36 +22,7 @@ def main(arguments: Sequence[str], prepare: Callable[[Command], None] | None = N
     command = next((command for command in COMMANDS if command.name == arguments[0]), None)
     if command is None:
         raise AssertionError(f"no command {arguments[0]}")
-    _take_own_stderr()
     return run_command(command, arguments[1:], prepare)
-
-
-def check(arguments: Sequence[str]) -> int:
-    """What the launcher asks before it starts a JVM: 2, and why, if the command line or its inputs are of no use; else 0.
-
-    Whatever else goes wrong here is left to the command itself.
-    """
-    command = next((command for command in COMMANDS if command.name == arguments[0]), None)
-    if command is None or command.check is None:
-        return 0
-    given = parser(command).parse_args(list(arguments[1:]))
-    try:
-        command.check(given)
-    except (AuditError, KeyboardInterrupt) as error:
-        return ended(command, given, error)
-    except Exception:  # noqa: BLE001 - the command will meet it, too, and tell it
-        return 0
-    return 0
-
-
-def _take_own_stderr() -> None:
-    """A driver in Python gets both streams as one from Spark; the launcher tells where its own second one is."""
-    place = os.environ.get("REPLICA_AUDIT_STDERR")
-    if place:
-        with suppress(OSError):
-            fd = os.open(place, os.O_WRONLY | os.O_APPEND)
-            os.dup2(fd, sys.stderr.fileno())
-            os.close(fd)
 
 
 def run(arguments: Sequence[str]) -> NoReturn:
@@ -64,9 +31,8 @@ def run(arguments: Sequence[str]) -> NoReturn:
     leave(main(arguments))
 
 
-def run_on_spark(arguments: Sequence[str]) -> NoReturn:
-    """`main`, and the end of a Spark driver. Threads that read a store abort an interpreter that is taken down; its exit code is lost."""
-    code = main(arguments)
-    if any("://" in argument for argument in arguments):
-        leave(code)
-    sys.exit(code)
+def run_on_spark(arguments: Sequence[str], prepare: Callable[[Command], None] | None = None) -> NoReturn:
+    """`main`, and the end of a process that runs Spark; `prepare` makes its JVM, else spark-submit.sh has told how to start it."""
+    code = main(arguments, prepare or (lambda _command: spark_process.start()))
+    spark_process.end()
+    leave(code)

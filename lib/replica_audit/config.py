@@ -55,7 +55,7 @@ class Settings(BaseModel):
         default=False, description="the server.log files show what brokers did after they were copied, not before"
     )
     webhook_on: Literal["findings", "failure", "problems", "always"] = Field(
-        default="findings", description="which audits are posted to the webhook: exit code 1; 2, 70 or 130; any but 0; all"
+        default="findings", description="which audits are posted to the webhook: exit code 1; 2, 70 and more; any but 0; all"
     )
     webhook_url_file: str = Field(default="", description="file that holds the webhook's address, unless REPLICA_AUDIT__WEBHOOK_URL does")
     webhook_timeout_s: int = Field(default=10, ge=1, le=300, description="seconds that the webhook has for each of three tries")

@@ -27,6 +27,12 @@ class OutputError(AuditError):
     """What a command makes cannot be written: the disk is full, a directory is not the user's."""
 
 
+class LostProcessError(AuditError):
+    """A process that works for this one was killed. The exit code is that of a process that SIGKILL ends: trying again may help."""
+
+    exit_code = 137
+
+
 class ConfigError(AuditError):
     """The configuration file or an override names an unknown key or a bad value."""
 

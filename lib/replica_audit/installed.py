@@ -46,9 +46,7 @@ def main() -> NoReturn:
         cli.run([name, *given[1:]])
     from replica_audit.commands import spark_here
 
-    code = cli.main([name, *given[1:]], spark_here.prepare)
-    spark_here.end()
-    sys.exit(code)
+    cli.run_on_spark([name, *given[1:]], spark_here.prepare)
 
 
 def _help() -> str:

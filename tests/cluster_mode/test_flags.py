@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.checkout import ROOT, Checkout, Ran
+from tests.house.test_launcher import spark_flags
 
 CLUSTER = "spark://127.0.0.1:7077"
 
@@ -26,7 +27,7 @@ def checkout(tmp_path: Path) -> Checkout:
 def settings(ran: Ran) -> dict[str, str]:
     """What is given as options of spark-submit, those of --conf by their own names."""
     assert (ran.code, ran.err) == (0, "")
-    words = shlex.split(ran.out)
+    words = spark_flags(ran)
     pairs = [(name, value) for name, value in itertools.pairwise(words) if name.startswith("--")]
     return {name: value for name, value in pairs if name != "--conf"} | dict(
         value.split("=", 1) for name, value in pairs if name == "--conf"

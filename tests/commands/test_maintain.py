@@ -18,6 +18,7 @@ from replica_audit.report.text import upkeep_text
 from replica_audit.retention.choice import Reason
 from replica_audit.storage.warehouse import upkeep as tables_upkeep
 from tests.formats.rights import as_nobody, open_to_all
+from tests.support.before_spark import before_spark
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 GOING = RunFate(run_id="first", cluster_ids=("c",), run_date=date(2024, 1, 2), goes=True, reason=Reason.OLD)
@@ -41,7 +42,7 @@ def upkeep(*, is_dry: bool = False, removed: tuple[str, ...] = ("first",), failu
     )
 
 
-@pytest.mark.parametrize("check", [cli.check, cli.main], ids=["before Spark", "the command"])
+@pytest.mark.parametrize("check", [before_spark, cli.main], ids=["before Spark", "the command"])
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -226,7 +226,7 @@ def test_a_collection_is_followed_while_it_reads_and_ended(tmp_path: Path) -> No
                 found += [json.loads(line) for line in follows.readlines()]
         assert process.poll() is None, "it is at work"
         process.send_signal(signal.SIGTERM)
-        assert process.wait() == 130
+        assert process.wait() == 143
     finally:
         process.kill()
         process.wait()
@@ -236,7 +236,7 @@ def test_a_collection_is_followed_while_it_reads_and_ended(tmp_path: Path) -> No
     assert counted["bytes_read"] > 0
     assert "run_id" not in counted
     last = lines_of(file.read_text())[-1]
-    assert (last["event"], last["exit_code"], last["error"]) == ("run-ended", 130, "interrupted")
+    assert (last["event"], last["exit_code"], last["error"]) == ("run-ended", 143, "interrupted")
 
 
 def test_nothing_is_written_to_a_log_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

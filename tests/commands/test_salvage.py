@@ -18,6 +18,7 @@ from tests.house.checkout import ROOT
 from tests.salvage.made import lines, rows
 from tests.salvage.test_made_logs import diverged
 from tests.salvage.test_run import tree
+from tests.support.before_spark import before_spark
 from tests.support.warehouse import write_warehouse
 
 LOSS, TRIMMED = (ROOT / "tests" / "data" / "sample" / name for name in ("committed-loss", "leader-trimmed"))
@@ -105,7 +106,7 @@ def test_neither_the_input_nor_the_warehouse_is_written_to(warehouse: Path, tmp_
     for place in (warehouse / "saved", LOSS / "saved", LOSS / "broker-1"):
         assert salvage(warehouse, place) == 2
         assert "nothing may be written there" in capsys.readouterr().err
-        assert cli.check(["salvage", "--warehouse", str(warehouse), "--output", str(place)]) == 2
+        assert before_spark(["salvage", "--warehouse", str(warehouse), "--output", str(place)]) == 2
     assert cli.main(["triage", "--input", str(LOSS), "--salvage", str(LOSS / "saved")]) == 2
     assert "found" not in capsys.readouterr().err  # before anything is read
     assert cli.main(["triage", "--input", str(LOSS), "--replay-also", "open"]) == 2

@@ -16,7 +16,6 @@ import pytest
 from rich.cells import cell_len
 
 from replica_audit.commands import terminal
-from replica_audit.commands.command import STDERR_COLUMNS
 from replica_audit.commands.progress_lines import ProgressLines
 from replica_audit.progress import Progress, ProgressEvent, ProgressKind
 from replica_audit.report.facts.run_report import Choice, Impact, Report
@@ -110,9 +109,14 @@ REPORT = Report(
 
 @pytest.fixture(autouse=True)
 def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (terminal.STDOUT_COLUMNS, STDERR_COLUMNS, "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
+
+
+def at_terminal(monkeypatch: pytest.MonkeyPatch, columns: int = 80) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
 
 
 def shown(capsys: pytest.CaptureFixture[str]) -> str:
@@ -130,7 +134,7 @@ def test_a_pipe_gets_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_terminal_gets_tables_that_fit(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
-    monkeypatch.setenv(terminal.STDOUT_COLUMNS, str(columns))
+    at_terminal(monkeypatch, columns)
     out = shown(capsys)
     assert "\x1b[1;31mcritical: committed_loss" in out and "\x1b[31merror: stale_tail" in out
     bare = _STYLE.sub("", out)
@@ -153,7 +157,7 @@ def test_of_several_clusters_each_row_names_its_own(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int | None
 ) -> None:
     if columns:
-        monkeypatch.setenv(terminal.STDOUT_COLUMNS, str(columns))
+        at_terminal(monkeypatch, columns)
     other = replace(CLUSTER, cluster_id="c2", path="/other", label="other")
     findings = (FINDING, with_columns(FINDING, cluster_id="c2", topic="a-topic-of-thirty-letters-name"))
     groups = (with_columns(IMPACT, group_id="g1"), with_columns(IMPACT, cluster_id="c2", group_id="g2"))
@@ -223,7 +227,7 @@ def test_what_a_finding_loses_in_a_few_words(capsys: pytest.CaptureFixture[str],
 
 
 def test_no_color_is_honoured(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(terminal.STDOUT_COLUMNS, "80")
+    at_terminal(monkeypatch)
     monkeypatch.setenv("NO_COLOR", "1")
     out = shown(capsys)
     assert "─" in out, "tables stay"
@@ -231,7 +235,7 @@ def test_no_color_is_honoured(capsys: pytest.CaptureFixture[str], monkeypatch: p
 
 
 def test_a_dumb_terminal_gets_plain_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(terminal.STDOUT_COLUMNS, "80")
+    at_terminal(monkeypatch)
     monkeypatch.setenv("TERM", "dumb")
     assert shown(capsys) == text.render(REPORT)
 
@@ -269,7 +273,7 @@ def test_a_terminal_gets_a_bar_below_the_lines() -> None:
     """In a child with a terminal of its own, as there is no other way to have one."""
     child, terminal_end = pty.fork()
     if child == 0:  # pragma: no cover - the other process
-        environment = {**os.environ, STDERR_COLUMNS: "80", "TERM": "xterm"}
+        environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm"}
         os.chdir(ROOT)
         os.execve(sys.executable, [sys.executable, "-c", _PROGRAM], environment)
     seen, end = b"", time.monotonic() + 1200

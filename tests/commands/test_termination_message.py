@@ -12,6 +12,7 @@ from replica_audit import cli
 from replica_audit.commands.termination_message import MOST_BYTES
 from tests.formats.rights import as_nobody, open_to_all
 from tests.house.checkout import ROOT
+from tests.support.before_spark import before_spark
 from tests.support.warehouse import write_warehouse
 
 SAMPLE = ROOT / "tests" / "data" / "sample"
@@ -61,7 +62,7 @@ def test_an_error_is_there_as_it_is_printed(tmp_path: Path, capsys: pytest.Captu
 
 def test_what_the_launcher_refuses_before_spark_is_there_too(tmp_path: Path) -> None:
     given = ["audit", "--input", str(tmp_path / "nowhere"), "--termination-message", str(tmp_path / "log")]
-    assert cli.check(given) == 2
+    assert before_spark(given) == 2
     assert "nowhere: does not exist" in line_of(tmp_path / "log")["message"]
 
 

@@ -14,6 +14,7 @@ import yaml
 from replica_audit import acknowledged
 from replica_audit.cli import DEFECT, INTERRUPTED
 from replica_audit.commands.termination_message import MOST_BYTES
+from replica_audit.errors import LostProcessError
 from tests.deploy.manifests import DEPLOY, Document, containers, documents, keys, misspelt, of_kind, parsed, pod_of
 
 OLDEST, NEWEST = "1.31", "1.37"
@@ -154,7 +155,7 @@ def test_answers_end_the_job_and_interruptions_do_not() -> None:
     assert rule["action"] == "FailJob"
     assert rule["onExitCodes"]["containerName"] == containers(cron)[0]["name"]
     assert set(rule["onExitCodes"]["values"]) == {1, 2, 3, DEFECT}
-    assert INTERRUPTED not in rule["onExitCodes"]["values"]
+    assert not {*INTERRUPTED, LostProcessError.exit_code} & set(rule["onExitCodes"]["values"])
     assert cron["spec"]["concurrencyPolicy"] == "Forbid"
     # what makes it right to take a run over: the pod that made it has ended
     assert parsed(containers(cron)[0]["args"])["take_over"] and spec["podReplacementPolicy"] == "Failed"

@@ -24,11 +24,12 @@ _SHARE = 5  # of a core, so that who is watched is not held up
 
 
 class Victim(StrEnum):
-    """Which of an audit's processes are killed: the JVM with its Python driver and workers, or one of the two alone."""
+    """Which of an audit's processes are killed: the Python that was started, its JVM and the workers of that, or some of them alone."""
 
     EVERYTHING = "everything"
     PYTHON = "python"
     JVM = "jvm"
+    WORKERS = "workers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class Moment:
 
 
 class AuditProcess:
-    """A started audit: the process that was started is the JVM, its session has all that it starts."""
+    """A started audit: its session has all that it starts."""
 
     def __init__(self, process: subprocess.Popen[str], warehouse: Path) -> None:
         """Begin to read what it tells; `warehouse` may not be there yet."""
@@ -71,13 +72,28 @@ class AuditProcess:
 
     def kill(self, victim: Victim) -> None:
         """Kill, at once, and wait until every process of the audit is gone."""
-        every = set(self._session())
-        chosen = {Victim.EVERYTHING: every, Victim.JVM: {self._process.pid}}.get(victim, every & set(self._drivers()))
+        chosen = list(self.pids(victim))
         for number in (signal.SIGSTOP, signal.SIGKILL):  # none of them sees another one's end
             for pid in chosen:
                 with suppress(ProcessLookupError):
                     os.kill(pid, number)
         self.end()
+
+    def pids(self, of: Victim) -> Iterator[int]:
+        """The processes of the audit that are of a kind."""
+        for pid in self._session():
+            is_one = {
+                Victim.EVERYTHING: True,
+                Victim.PYTHON: pid == self._process.pid,
+                Victim.JVM: b"org.apache.spark.deploy.SparkSubmit" in _command(pid),
+                Victim.WORKERS: b"pyspark.daemon" in _command(pid),
+            }
+            if is_one[of]:
+                yield pid
+
+    def send(self, number: int, *, to_group: bool) -> None:
+        """Send a signal to the process that was started, or to its group, as a terminal does."""
+        (os.killpg if to_group else os.kill)(self._process.pid, number)
 
     def end(self) -> int:
         """The exit code, once every process of the audit is gone.
@@ -114,12 +130,6 @@ class AuditProcess:
     def _session(self) -> Iterator[int]:
         for pid, fields in processes():
             if int(fields[3]) == self._process.pid and fields[0] not in "ZX":
-                yield pid
-
-    def _drivers(self) -> Iterator[int]:
-        """The Python that drives: a child of the JVM that runs the job's file."""
-        for pid, fields in processes():
-            if int(fields[1]) == self._process.pid and b"/jobs/" in _command(pid):
                 yield pid
 
 

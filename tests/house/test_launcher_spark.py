@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,7 +23,6 @@ def checkout(tmp_path: Path) -> Checkout:
     pyspark.rmdir()
     pyspark.symlink_to(packages / "pyspark")
     made.script(made.root / ".venv/bin/python", f"exec '{ROOT}/.venv/bin/python' \"$@\"")
-    (made.root / ".venv/bin/spark-submit").symlink_to(ROOT / ".venv/bin/spark-submit")
     shutil.rmtree(made.root / ".cache/jars")
     (made.root / ".cache/jars").symlink_to(ROOT / ".cache/jars")
     return made
@@ -44,6 +41,8 @@ def test_a_run_shows_what_the_job_says_and_leaves_nothing_behind(checkout: Check
         "writes",
         "import sys",
         "from pyspark.sql import SparkSession",
+        "from replica_audit.commands import spark_process",
+        "spark_process.start()",
         "spark = SparkSession.builder.getOrCreate()",
         "def same(batches):",
         "    import replica_audit.model",
@@ -51,10 +50,12 @@ def test_a_run_shows_what_the_job_says_and_leaves_nothing_behind(checkout: Check
         f"spark.range(7).mapInArrow(same, 'id long').write.format('delta').save({str(table)!r})",
         f"print(spark.read.format('delta').load({str(table)!r}).count(), 'rows')",
         "print('progress', file=sys.stderr)",
+        "spark.stop()",
+        "spark_process.end()",
         "sys.exit(3)",
     )
     ran = checkout.run("writes", **VARIABLES)
-    assert (ran.code, ran.out, ran.err) == (3, "7 rows\nprogress\n", "")
+    assert (ran.code, ran.out, ran.err) == (3, "7 rows\n", "progress\n")
     assert (table / "_delta_log").is_dir()
     assert not list(checkout.cwd.iterdir())
 
@@ -84,39 +85,3 @@ def test_nothing_is_imported_from_the_folder_that_it_is_started_in(checkout: Che
     ran = checkout.run("imports", **VARIABLES, **({} if path is None else {"PYTHONPATH": path}))
     assert not sprung.exists(), sprung.read_text()
     assert ran.code == 3
-
-
-@pytest.mark.parametrize("whole_group", [True, False], ids=["ctrl-c", "kill"])
-def test_an_interrupted_run_ends_with_130(checkout: Checkout, whole_group: bool) -> None:
-    checkout.job("waits", "import time", "print('up', flush=True)", "time.sleep(1000)")
-    with checkout.start("waits", **VARIABLES) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "up\n"
-        if whole_group:
-            os.killpg(process.pid, signal.SIGINT)
-        else:
-            process.send_signal(signal.SIGINT)
-        process.communicate(timeout=1200)
-    with suppress(ProcessLookupError):  # the job itself, which a signal to the JVM alone does not reach
-        os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 130
-
-
-def test_the_last_words_of_an_interrupted_run_are_heard(checkout: Checkout) -> None:
-    checkout.job(
-        "waits",
-        "import os, sys, time",
-        "own = open(os.environ['REPLICA_AUDIT_STDERR'], 'a')",
-        "try:",
-        "    print('up', flush=True)",
-        "    time.sleep(1000)",
-        "except KeyboardInterrupt:",
-        "    time.sleep(1)",
-        "    sys.exit(own.write('last words') and 130)",
-    )
-    with checkout.start("waits", **VARIABLES) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "up\n"
-        os.killpg(process.pid, signal.SIGINT)
-        _out, err = process.communicate(timeout=1200)
-    assert (process.returncode, err) == (130, "last words\n")

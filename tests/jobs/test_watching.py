@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from replica_audit.program import VERSION
 from replica_audit.webhook import posting
 from replica_audit.webhook.address import VARIABLE
 from tests.house.checkout import ROOT
+from tests.support.before_spark import before_spark
 from tests.webhook.service import SECRET, Service, answer, service
 
 if TYPE_CHECKING:
@@ -102,7 +104,7 @@ class TestWatched:
     ) -> None:
         assert spark.version
         monkeypatch.setenv(ON, "findings")
-        monkeypatch.setenv("REPLICA_AUDIT_STDERR_COLUMNS", "80")
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         monkeypatch.setenv("TERM", "dumb")  # no bar, which would be drawn elsewhere
         assert cli.main(["audit", "--input", str(SAMPLE / "clean-in-sync"), "--warehouse", str(warehouse), "--run-id", "second"]) == 0
         first, *others = capsys.readouterr().err.splitlines()
@@ -136,12 +138,12 @@ class TestWatched:
         assert failed["error"] == "--json /dev/full: No space left on device; give a file that can be written"
 
 
-@pytest.mark.parametrize("enter", [cli.check, cli.main])
+@pytest.mark.parametrize("enter", [before_spark, cli.main])
 @pytest.mark.parametrize(("when", "posts"), [("failure", 1), ("problems", 1), ("findings", 0)])
 def test_an_input_that_is_not_there_is_posted_once(
     hook: Service, monkeypatch: pytest.MonkeyPatch, enter: Any, when: str, posts: int
 ) -> None:
-    """Whoever looks at it first, the launcher or the command."""
+    """Before Spark starts, and by the command itself."""
     monkeypatch.setenv(ON, when)
     assert enter(["audit", "--input", "/nowhere"]) == 2
     assert [one["outcome"] for one in hook.documents] == ["failed"] * posts
@@ -184,7 +186,7 @@ def test_help_shows_no_address(hook: Service, capsys: pytest.CaptureFixture[str]
 @pytest.mark.slow
 @pytest.mark.parametrize(("sent", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
 def test_an_interrupted_run_is_posted_and_no_process_shows_the_address(tmp_path: Path, sent: signal.Signals, exit_code: int) -> None:
-    """Once it says that it has begun. The exit code of SIGTERM is that of the JVM, which gets it, too."""
+    """Once it says that it has begun."""
     pipe = tmp_path / "progress"
     os.mkfifo(pipe)
     held = os.open(pipe, os.O_RDWR)  # the pipe has a reader from the beginning
@@ -224,7 +226,7 @@ def test_an_interrupted_run_is_posted_and_no_process_shows_the_address(tmp_path:
     assert "Traceback" not in err
     assert "[r] interrupted: the run is not complete, its rows do not count" in err.splitlines()
     assert Counter(one_document["outcome"] for one_document in one.documents) == {"interrupted": 2}, "the second try was taken"
-    assert (lines[-1]["exit_code"], lines[-1]["error"]) == (130, "interrupted")
+    assert (lines[-1]["exit_code"], lines[-1]["error"]) == (exit_code, "interrupted")
     assert len(listed) >= 3, "the launcher, the JVM and the command"
     assert SECRET not in out + err + "".join(listed)
     assert not holds_secret(tmp_path)

@@ -47,7 +47,8 @@ exit codes:
   3    nothing at or above --fail-on, but some input could not be read, some replicas or records could not be
        compared, or nothing was compared at all
   70   a bug in this program; the traceback shows where
-  130  interrupted
+  130  interrupted; 143 by SIGTERM, 129 by SIGHUP
+  137  a process of Spark was killed, most likely for want of memory
 
 examples:
   {command}
@@ -165,6 +166,26 @@ def _write(given: argparse.Namespace, report: Report, run: Callable[[], PastRun]
         write_page(PastRun(WarehouseTables(warehouse), given.run_id), "--html", given.html)
 
 
+def _interrupted(given: argparse.Namespace) -> str:
+    """What has become of the run: its tables say whether it was complete by then."""
+    if _is_complete(given):
+        return "interrupted: the run is complete and counts; what --json, --html and --metrics name may be missing"
+    return "interrupted: the run is not complete, its rows do not count"
+
+
+def _is_complete(given: argparse.Namespace) -> bool:
+    if given.run_id is None or is_catalog_name(given.warehouse):
+        return False
+    from replica_audit.past.run import PastRun
+    from replica_audit.storage.warehouse.reader import WarehouseTables
+
+    try:
+        PastRun(WarehouseTables(given.warehouse), given.run_id)
+    except AuditError:  # there is no such run that is complete
+        return False
+    return True
+
+
 def _warehouse(given: str) -> str:
     """A local directory, which need not be there yet, becomes absolute; `catalog.schema` and URIs stay as they are."""
     if "://" in given or is_catalog_name(given):
@@ -209,7 +230,7 @@ COMMAND = Command(
     epilog=_AUDIT_EXIT,
     run=_audit,
     check=_check,
-    interrupted="interrupted: the run is not complete, its rows do not count",
+    interrupted=_interrupted,
     options=(
         INPUT,
         Option(

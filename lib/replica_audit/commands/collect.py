@@ -47,7 +47,7 @@ exit codes:
   2    wrong usage, nothing to read, or the output cannot be written; there is no collection
   3    collected, but some files could not be read: they are printed, and are in manifest.json; an earlier collection
        that has them, and that --replace replaced, is kept as OUTPUT/.broker-ID.kept
-  130  interrupted; there is no collection
+  130  interrupted; 143 by SIGTERM, 129 by SIGHUP: there is no collection
 
 examples:
   {command} --log-dir /var/lib/kafka/data --output ~/collected

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +26,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command: its options and what runs it. `run` returns the exit code; `interrupted` is what a user is told who interrupts it.
+    """A command: its options and what runs it. `run` returns the exit code; `interrupted`: what a user is told who does that.
 
     `summary` is one sentence. In `epilog`, {command} is what a user types to start this command, {program} what comes before any command's
     name. `check`, of one that runs on Spark, refuses in well below a second what could only fail: it raises an `AuditError`.
@@ -37,7 +38,7 @@ class Command:
     epilog: str
     options: tuple[Option, ...]
     run: Callable[[argparse.Namespace], int]
-    interrupted: str = "interrupted"
+    interrupted: str | Callable[[argparse.Namespace], str] = "interrupted"
     check: Callable[[argparse.Namespace], None] | None = None
 
     @property
@@ -59,7 +60,6 @@ def show(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-STDERR_COLUMNS = "REPLICA_AUDIT_STDERR_COLUMNS"  # how wide the launcher's terminal is, if its standard error is one
 _named: list[str] = []  # the run whose lines are told, if any
 
 
@@ -68,9 +68,10 @@ def name_run(run_id: str | None) -> None:
 
     Where lines are kept, those of several runs may be in one file.
     """
-    _named[:] = [] if run_id is None or os.environ.get(STDERR_COLUMNS) or sys.stderr.isatty() else [f"[{run_id}] "]
+    _named[:] = [] if run_id is None or sys.stderr.isatty() else [f"[{run_id}] "]
 
 
 def tell(text: str) -> None:
     """Print lines of progress, or what went wrong."""
-    print("\n".join("".join((*_named, visible(line))) for line in text.split("\n")), file=sys.stderr, flush=True)  # noqa: T201
+    with suppress(OSError):  # nobody reads it: a pipe or a terminal that was closed
+        print("\n".join("".join((*_named, visible(line))) for line in text.split("\n")), file=sys.stderr, flush=True)  # noqa: T201

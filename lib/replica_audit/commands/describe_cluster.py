@@ -37,7 +37,7 @@ exit codes:
   1    with --verify: some answers do not match, and time does not explain it
   2    wrong usage, no broker can be asked, or the output cannot be written
   3    partial: some brokers did not answer, or refused; what is missing is printed, and in the file
-  130  interrupted
+  130  interrupted; 143 by SIGTERM, 129 by SIGHUP
 
 needs these ACLs where the brokers have an authorizer: DESCRIBE and DESCRIBE_CONFIGS on CLUSTER and on
 the topics, DESCRIBE on the groups; for --verify DESCRIBE on the topics

@@ -18,7 +18,7 @@ _EXPLAIN_EXIT = """\
 exit codes:
   0    explained, whatever the verdict
   2    wrong usage; no such run, partition or follower; or a table cannot be read
-  130  interrupted
+  130  interrupted; 143 by SIGTERM, 129 by SIGHUP
 
 examples:
   {command} --partition orders-0

@@ -30,7 +30,8 @@ exit codes:
   2    wrong usage; not a warehouse, its audit_runs cannot be read, or it cannot be written
   3    partly done: a table failed; the output names it and says what to do. The other tables are done
   70   a bug in this program; the traceback shows where
-  130  interrupted: start it again, and it continues
+  130  interrupted; 143 by SIGTERM, 129 by SIGHUP: start it again, and it continues
+  137  a process of Spark was killed, most likely for want of memory: start it again, and it continues
 
 examples:
   {command} --dry-run

@@ -30,7 +30,7 @@ _PLAN_EXIT = """\
 exit codes:
   0    written; for a cluster without findings the plan is empty and says so
   2    wrong usage; no such run, or not complete; a table cannot be read, or the folder cannot be written
-  130  interrupted
+  130  interrupted; 143 by SIGTERM, 129 by SIGHUP
 
 examples:
   {command} --output plan

@@ -26,7 +26,7 @@ _REPORT_EXIT = """\
 exit codes:
   0    shown, whatever the run found; with --exit-code, that of the audit
   2    wrong usage; no such run, or not complete; a table cannot be read, or the file cannot be written
-  130  interrupted
+  130  interrupted; 143 by SIGTERM, 129 by SIGHUP
 
 examples:
   {command}

@@ -6,19 +6,22 @@ import argparse
 import os
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from typing import NamedTuple, NoReturn
 
+from replica_audit.commands import spark_process
 from replica_audit.commands.command import Command, name_run, tell
 from replica_audit.commands.termination_message import begin, write_ending
 from replica_audit.errors import AuditError
 from replica_audit.extras import missing
+from replica_audit.interruption import SIGNALS, Interruption, exit_code_of, ignore, listen, received
 from replica_audit.program import command_line, shown_name
 
-INTERRUPTED, DEFECT = 130, 70  # 70: EX_SOFTWARE; 1 would say that there are findings
+INTERRUPTED = tuple(map(exit_code_of, SIGNALS))
+DEFECT = 70  # EX_SOFTWARE; 1 would say that there are findings
 
 
 class Ending(NamedTuple):
@@ -30,14 +33,24 @@ class Ending(NamedTuple):
 
 def ending_of(command: str, error: BaseException) -> Ending:
     """What an exception makes of a command."""
+    interruption = error if isinstance(error, KeyboardInterrupt) else received()
+    if interruption is not None:  # whatever failed after a signal failed because of it
+        return Ending(_code_of(interruption), "interrupted")
     if isinstance(error, AuditError):
         return Ending(error.exit_code, str(error))
-    if isinstance(error, KeyboardInterrupt):
-        return Ending(INTERRUPTED, "interrupted")
+    fate = spark_process.fate(error)
+    if isinstance(fate, Interruption):
+        return Ending(fate.exit_code, "interrupted")
+    if fate is not None:
+        return Ending(fate.exit_code, str(fate))
     absent = missing(shown_name(command), error.name) if isinstance(error, ModuleNotFoundError) else None
     if absent is not None:
         return Ending(absent.exit_code, str(absent))
     return Ending(DEFECT, "this is a bug in the program, not in the input")
+
+
+def _code_of(interruption: KeyboardInterrupt) -> int:
+    return interruption.exit_code if isinstance(interruption, Interruption) else exit_code_of(signal.SIGINT)
 
 
 def parser(command: Command) -> argparse.ArgumentParser:
@@ -60,11 +73,11 @@ def parser(command: Command) -> argparse.ArgumentParser:
 def run_command(command: Command, arguments: Sequence[str], prepare: Callable[[Command], None] | None = None) -> int:
     """Run a command with its options; returns the exit code. Nothing that a user can cause ends in a traceback.
 
-    `prepare` makes Spark ready for a command that runs on it; None where the launcher has done that.
+    `prepare` makes Spark ready for a command that runs on it; None where the caller has done that.
     """
     given = parser(command).parse_args(list(arguments))
     try:
-        _end_like_interrupted()
+        listen()
         begin(given)
         if prepare and command.check and command.needs_spark(given):
             command.check(given)
@@ -76,17 +89,13 @@ def run_command(command: Command, arguments: Sequence[str], prepare: Callable[[C
         name_run(None)
 
 
-def _end_like_interrupted() -> None:
-    """Let SIGTERM, of a service manager or a scheduler, end a command as Ctrl-C does: cleaned up, told and written down."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-
-
 def ended(command: Command, given: argparse.Namespace, error: BaseException) -> int:
     """Print why a command does not come to its end, and write it where it is to be; returns the exit code."""
     code, words = ending_of(command.name, error)
-    if code == INTERRUPTED:
-        words = command.interrupted
+    ignore()
+    if code in INTERRUPTED:
+        spark_process.end(silently=True)  # what it has written by then counts, or does not
+        words = command.interrupted if isinstance(command.interrupted, str) else command.interrupted(given)
         tell(words)
     elif code == DEFECT:
         tell(f"{traceback.format_exc().rstrip()}\nerror: {words}; please report it with the lines above")
@@ -111,11 +120,12 @@ def without_pandas() -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End a process that is no Spark driver.
+    """End this process.
 
     Threads of Arrow's readers may still be at work then, and abort a process whose interpreter is being taken down. To take it down is also
     a seventh of all that `collect` of three GiB takes.
     """
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        with suppress(OSError):  # a terminal that was closed
+            stream.flush()
     os._exit(code)

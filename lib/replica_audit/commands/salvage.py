@@ -38,7 +38,8 @@ exit codes:
   2    wrong usage; no such run; the inputs cannot be found; or the output cannot be written
   3    something could not be saved, or may not be truncated: SALVAGE.md lists it by offsets
   70   a bug in this program; the traceback shows where
-  130  interrupted: start it again, and it continues
+  130  interrupted; 143 by SIGTERM, 129 by SIGHUP: start it again, and it continues
+  137  a process of Spark was killed, most likely for want of memory: start it again, and it continues
 
 examples:
   {command} --output /srv/saved

@@ -15,12 +15,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from replica_audit.commands import spark_process
 from replica_audit.commands.command import Command, tell
 from replica_audit.errors import UsageError
 from replica_audit.extras import SPARK, require
@@ -31,7 +29,6 @@ _JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSer
 _OF_ANOTHER_SPARK = """
 SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE SPARK_API_MODE SPARK_CONNECT_MODE_ENABLED PYSPARK_DRIVER_PYTHON PYSPARK_DRIVER_PYTHON_OPTS PYTHONHOME
 """
-_NOISE = b"WARNING: Using incubator modules"  # the JVM announces a module that Spark asks for; no option stops it
 _OFFLINE = "REPLICA_AUDIT_JARS"
 
 
@@ -56,19 +53,7 @@ def prepare(command: Command) -> None:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark does not start where the machine's name leads nowhere
     os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*flags(command.name, master, jars), *_more(), "pyspark-shell"])
     os.environ["SPARK_LAUNCHER_OPTS"] = f"{os.environ.get('SPARK_LAUNCHER_OPTS', '')} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    from pyspark import SparkContext
-
-    with _without_noise():
-        SparkContext._ensure_initialized()
-
-
-def end() -> None:
-    """Stop the session, if there is one, so that the JVM has nothing left to do."""
-    if "pyspark" in sys.modules:
-        from pyspark.sql import SparkSession
-
-        if session := SparkSession.getActiveSession():
-            session.stop()
+    spark_process.start()
 
 
 def flags(name: str, master: str, jars: Path) -> list[str]:
@@ -170,24 +155,3 @@ def _differing(folder: Path) -> list[str]:
     """What is wrong with the jars of a folder, a line each."""
     checks = [sys.executable, "-I", str(shipped("tools/jar_checks.py")), str(folder), str(shipped("conf/ivy.sha256"))]
     return subprocess.run(checks, capture_output=True, text=True, check=False).stdout.splitlines()  # noqa: S603 - our own script
-
-
-@contextmanager
-def _without_noise() -> Iterator[None]:
-    """While entered, what is started inherits a standard error that drops one line, as long as it lives."""
-    reading, writing = os.pipe()
-    own = os.dup(2)
-    os.dup2(writing, 2)
-    os.close(writing)
-    threading.Thread(target=_pass_on, args=(reading, own), daemon=True).start()
-    try:
-        yield
-    finally:
-        os.dup2(own, 2)
-
-
-def _pass_on(reading: int, own: int) -> None:
-    with os.fdopen(reading, "rb") as lines:
-        for line in lines:
-            if not line.startswith(_NOISE):
-                os.write(own, line)

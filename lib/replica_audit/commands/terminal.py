@@ -1,8 +1,4 @@
-"""Where output goes: a terminal gets tables, colours and a bar of progress, anything else plain text.
-
-A job runs as a child of a JVM, which pipes what it writes. The launcher therefore says whether its own output is a terminal, and how wide:
-REPLICA_AUDIT_STDOUT_COLUMNS, and REPLICA_AUDIT_STDERR_COLUMNS for progress, which is drawn on the controlling terminal.
-"""
+"""Where output goes: a terminal gets tables, colours and a bar of progress, anything else plain text."""
 
 from __future__ import annotations
 
@@ -10,9 +6,9 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
-from replica_audit.commands.command import STDERR_COLUMNS, show, tell
+from replica_audit.commands.command import show, tell
 from replica_audit.commands.progress_lines import ProgressLines
 from replica_audit.errors import visible
 from replica_audit.progress import ProgressEvent, ProgressKind, TellsEvent
@@ -20,7 +16,6 @@ from replica_audit.progress import ProgressEvent, ProgressKind, TellsEvent
 if TYPE_CHECKING:
     from replica_audit.report.facts.run_report import Report
 
-STDOUT_COLUMNS = "REPLICA_AUDIT_STDOUT_COLUMNS"
 _WIDEST = 140  # beyond this the eye loses the row
 
 
@@ -28,7 +23,7 @@ def show_report(report: Report) -> None:
     """Print the summary of a run."""
     from replica_audit.report.text import plain_text as text
 
-    columns = _columns(STDOUT_COLUMNS, sys.stdout.isatty())
+    columns = _columns(sys.stdout)
     if columns is None:
         show(text.render(report))
         return
@@ -46,7 +41,7 @@ def show_report(report: Report) -> None:
 @contextmanager
 def progress() -> Iterator[TellsEvent]:
     """Where to tell what is going on: a bar below the lines on a terminal, else the lines alone."""
-    columns = _columns(STDERR_COLUMNS, sys.stderr.isatty())
+    columns = _columns(sys.stderr)
     try:
         terminal = None if columns is None else open("/dev/tty", "w", encoding="utf-8")  # noqa: PTH123, SIM115
     except OSError:
@@ -75,14 +70,9 @@ def progress() -> Iterator[TellsEvent]:
             yield take
 
 
-def _columns(variable: str, is_terminal: bool) -> int | None:
-    """How wide the terminal is; None where there is none, or one that knows no more than text."""
-    if os.environ.get("TERM") == "dumb":
-        return None
-    told = os.environ.get(variable, "")
-    if told.isdigit() and int(told) > 0:
-        return min(int(told), _WIDEST)
-    if not is_terminal:
+def _columns(stream: TextIO) -> int | None:
+    """How wide the terminal is that a stream leads to; None where there is none, or one that knows no more than text."""
+    if os.environ.get("TERM") == "dumb" or not stream.isatty():
         return None
     from shutil import get_terminal_size
 

@@ -46,7 +46,7 @@ exit codes, those of audit:
   3    nothing at or above --fail-on, but some input could not be read, some replicas or records could not be
        compared, nothing was compared at all, or --salvage could not save everything
   70   a bug in this program; the traceback shows where
-  130  interrupted
+  130  interrupted; 143 by SIGTERM, 129 by SIGHUP
 
 examples:
   {command} --input /backup/brokers

@@ -7,8 +7,9 @@ import os
 import signal
 import threading
 from math import ceil
-from types import FrameType, TracebackType
+from types import TracebackType
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -57,15 +58,28 @@ def session() -> SparkSession:
     """
     SparkContext._ensure_initialized()  # the settings are those of the JVM
     check(working_places(SparkConf()))
-    logging.disable(logging.CRITICAL)  # Ctrl-C while it starts meets PySpark's own handler, which logs the traceback of each broken call
+    _silence_broken_calls()
+    before = signal.getsignal(signal.SIGINT)
     spark = SparkSession.builder.appName("replica-audit").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     _share_store_settings(spark)
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _interrupted)
-    logging.disable(logging.NOTSET)
+        signal.signal(signal.SIGINT, before)  # Spark takes it for itself
+    # without the JVM it would print a traceback
+    spark.sparkContext._accumulatorServer.handle_error = lambda request, client_address: None  # type: ignore[method-assign]
     return spark
+
+
+def _silence_broken_calls() -> None:
+    """Keep py4j from logging the traceback of each broken call: all of them are also raised."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    root = logging.getLogger()  # which it uses for some
+    if _is_not_of_py4j not in root.filters:
+        root.addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
 
 
 def name_run(spark: SparkSession, run_id: str) -> None:
@@ -104,12 +118,6 @@ def _tell_hadoop(spark: SparkSession) -> None:
             hadoop.set(name, value)
 
 
-def _interrupted(_signal: int, _frame: FrameType | None) -> None:
-    """Ctrl-C, or SIGTERM: PySpark's own handler would print the tracebacks of every call that it breaks off."""
-    logging.disable(logging.CRITICAL)
-    raise KeyboardInterrupt
-
-
 class StageProgress:
     """Counts while it is entered, twice a second, how many tasks of the running stages are done."""
 
@@ -131,7 +139,10 @@ class StageProgress:
 
     def _watch(self) -> None:
         while not self._stop.wait(_EVERY_SECONDS):
-            stages = [info for stage in self._tracker.getActiveStageIds() if (info := self._tracker.getStageInfo(stage))]
+            try:
+                stages = [info for stage in self._tracker.getActiveStageIds() if (info := self._tracker.getStageInfo(stage))]
+            except (Py4JError, OSError):  # whose JVM is gone, as the work will find, too
+                return
             if stages:
                 done, total = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
                 self._progress.count(done, total, "tasks")

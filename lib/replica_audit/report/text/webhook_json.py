@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import islice
 
+from replica_audit.interruption import SIGNALS, exit_code_of
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity
@@ -22,7 +23,7 @@ from replica_audit.report.text.json_report import ListsOfRows
 from replica_audit.words import count
 
 WORST = 10  # findings that a document has
-_OUTCOMES = {0: "clean", 1: "findings", 3: "incomplete", 130: "interrupted"}
+_OUTCOMES = {0: "clean", 1: "findings", 3: "incomplete", **{exit_code_of(number): "interrupted" for number in SIGNALS}}
 _FAILED = "failed"
 _VERSION = 1
 _OF_FINDING = (

@@ -19,14 +19,13 @@ from pyspark.sql import SparkSession
 from replica_audit.errors import OutputError
 from replica_audit.rows import AUDIT_RUNS
 from replica_audit.storage.warehouse.catalog import is_catalog_name
-from replica_audit.storage.warehouse.java_errors import causes, class_name, is_conflict
+from replica_audit.storage.warehouse.java_errors import causes, class_name, is_conflict, is_of_worker
 
 _TRIED_BYTES = 1 << 20  # a disk with less than that is full
 _LOCAL_DIR = "spark.local.dir"
 _FULL = {os.strerror(code).lower() for code in (errno.ENOSPC, errno.EDQUOT)} | {"no space left on device", "disk quota exceeded"}
 _AGAIN = "then give the same --run-id again; what this run wrote does not count"
 _IO_CLASSES = ("java.io.", "java.nio.file.", "java.net.", "org.apache.hadoop.fs.", "org.apache.hadoop.security.")
-_OF_WORKERS = ("java.io.EOFException", "java.net.SocketException")  # a Python that is gone; no disk is at fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +122,7 @@ def _of_tables(error: BaseException, warehouse: str) -> OutputError | None:
     """The innermost exception, where it is one of files or of a store: only tables are read and written by the JVM."""
     thrown = list(causes(error))
     kind = class_name(thrown[-1]) if thrown else ""
-    if not kind.startswith(_IO_CLASSES) or kind in _OF_WORKERS:
+    if not kind.startswith(_IO_CLASSES) or is_of_worker(error):
         return None
     why = " ".join(str(thrown[-1].getMessage()).split())[:300]
     return OutputError(f"warehouse {warehouse}: {kind.rpartition('.')[2]}: {why}; fix that, {_AGAIN}")

@@ -22,6 +22,11 @@ _CONFLICTS = (
 )
 _CONFLICT_CLASSES = frozenset(f"io.delta.exceptions.{kind.__name__}" for kind in _CONFLICTS)
 
+_BROKEN_CONNECTIONS = frozenset(
+    ("java.io.EOFException", "java.io.IOException", "java.net.SocketException", "java.nio.channels.ClosedChannelException")
+)
+_OF_WORKERS = ("org.apache.spark.api.python.", "org.apache.spark.sql.execution.python.")
+
 
 def causes(error: BaseException) -> Iterator[Any]:
     """The Java exceptions of a failure, outermost first; none if it happened in Python alone."""
@@ -39,6 +44,16 @@ def causes(error: BaseException) -> Iterator[Any]:
 def class_name(thrown: Any) -> str:
     """The class of a Java exception, with its package."""
     return str(thrown.getClass().getName())
+
+
+def is_of_worker(error: BaseException) -> bool:
+    """Whether Spark lost the connection to one of its Python workers, which ends where that process does."""
+    innermost = list(causes(error))[-1:]
+    return any(class_name(thrown) in _BROKEN_CONNECTIONS and _speaks_to_worker(thrown) for thrown in innermost)
+
+
+def _speaks_to_worker(thrown: Any) -> bool:
+    return any(str(frame.getClassName()).startswith(_OF_WORKERS) for frame in thrown.getStackTrace())
 
 
 def is_conflict(error: BaseException) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -90,9 +90,7 @@ class DeltaWarehouse:
         Raises:
             UsageError: the place cannot be written, or holds something else under a table's name.
         """
-        with ThreadPoolExecutor(_WRITERS) as pool:
-            for done in [pool.submit(self._make_ready, table) for table in TABLES]:
-                done.result()
+        _do_all([partial(self._make_ready, table) for table in TABLES])
 
     def _make_ready(self, table: Table) -> None:
         kept = self._properties(table)
@@ -217,15 +215,27 @@ class DeltaWarehouse:
 
     def write_all(self, frames: Sequence[tuple[Table, WrittenRows]], run_id: str, *, replace: bool, fence: int | None = None) -> None:
         """`write_run` for several tables, a few at a time."""
-        with ThreadPoolExecutor(_WRITERS) as pool:
-            for written in [pool.submit(self.write_run, table, rows, run_id, replace=replace, fence=fence) for table, rows in frames]:
-                written.result()
+        _do_all([partial(self.write_run, table, rows, run_id, replace=replace, fence=fence) for table, rows in frames])
 
     def frame(self, table: Table, rows: Sequence[dict[str, object]]) -> DataFrame:
         """A few rows made on the driver as a frame of the table's schema; one with an unknown column is refused."""
         rows = [with_columns_of(table, row) for row in rows]
         values = [{field.name: _in_arrow(field.type, row.get(field.name)) for field in schema_of(table)} for row in rows]
         return self.spark.createDataFrame(pa.Table.from_pylist(values, schema=schema_of(table)), spark_schema(schema_of(table)))
+
+
+def _do_all(calls: Sequence[Callable[[], None]]) -> None:
+    """Make calls, a few at a time. Who interrupts this does not wait for those that are at work."""
+    pool = ThreadPoolExecutor(_WRITERS)
+    is_waited_for = True
+    try:
+        for made in [pool.submit(call) for call in calls]:
+            made.result()
+    except KeyboardInterrupt:
+        is_waited_for = False
+        raise
+    finally:
+        pool.shutdown(wait=is_waited_for, cancel_futures=not is_waited_for)
 
 
 def _in_arrow(kind: pa.DataType, value: object) -> object:
