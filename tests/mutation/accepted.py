@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from tests.mutation.broker_view import CHECKPOINTS, framed, properties
 
 if TYPE_CHECKING:
+    from tests.mutation.damage.tree import Judged as Place
     from tests.mutation.damage.tree import Mutation
-    from tests.mutation.silent import Place
 
 _RESEALED = ("attributes", "timestamp", "producer", "record count", "payload")
 
@@ -176,6 +176,13 @@ def _table_below_log_start(mutation: Mutation, _place: Place) -> bool:
     return 0 <= int(mutation.facts["to"][0].split()[1]) < int(mutation.facts["line"].split()[1])
 
 
+def _table_below_cleaner(mutation: Mutation, place: Place) -> bool:
+    topic, _dash, number = (mutation.partition or "").rpartition("-")
+    lines = [line for path, content in place.tree.files.items() if path.endswith("/cleaner-offset-checkpoint") for line in content.splitlines()]
+    is_cleaned = any(line.startswith(f"{topic} {number} ".encode()) and not line.endswith(b" 0") for line in lines)
+    return is_cleaned and mutation.kind.startswith("leader-epoch-checkpoint")
+
+
 def _batch_index(mutation: Mutation, _place: Place) -> bool:
     return mutation.kind in ("collection batch index flipped", "collection batch index another's")
 
@@ -238,6 +245,7 @@ ACCEPTED = (
     Accepted("TABLE_MADE_AGAIN", "an epoch table that a broker makes again", _table_made_again),
     Accepted("TABLE_WITHOUT_BATCHES", "an epoch without batches", _table_without_batches),
     Accepted("TABLE_BELOW_LOG_START", "a first epoch that starts below the log start", _table_below_log_start),
+    Accepted("TABLE_BELOW_CLEANER", "Below the cleaner checkpoint neither batches nor table entries are evidence", _table_below_cleaner),
     Accepted(
         "CHECKPOINT_NOT_COPIED", "a checkpoint of offsets that is not in the copy", _is_of(*(f"{name} deleted" for name in CHECKPOINTS))
     ),

@@ -27,12 +27,12 @@ def _id(number: int) -> str:
     return ["zZpqJWkXMQF-e2A5xW3-mA", "yAcMOC6JRzqjDS0sVf9qPQ", "U6fFNNC8Q76sUjd1BPVoog", "nsJ_-6TtSRCaCj3LynC9dg"][number]
 
 
-def healthy(root: Path, state: str) -> Path:
-    """Write a cluster whose brokers are all in this state; every follower has its leader's log."""
+def healthy(root: Path, state: str, cluster_id: str = kf.CLUSTER_ID) -> Path:
+    """Write a cluster whose brokers are all in this state; every follower has its leader's log. Others of another id have equal topics."""
     topics: list[dict[str, object]] = []
     document = {
         "version": 1,
-        "cluster_id": kf.CLUSTER_ID,
+        "cluster_id": cluster_id,
         "captured_at": "2026-11-21T05:43:41.716Z",
         "kafka_version": "4.2.0",
         "features": {"metadata.version": 29},
@@ -71,7 +71,7 @@ def healthy(root: Path, state: str) -> Path:
         (home / "log-start-offset-checkpoint").write_bytes(kf.checkpoint(own["start"]))
         (home / "cleaner-offset-checkpoint").write_bytes(kf.checkpoint([]))
         directory = f"directory.id=v-qBnTXCsUTLfj59zsS6V{'ABC'[broker - 1]}\n".encode()
-        (home / "meta.properties").write_bytes(kf.meta_properties(broker) + directory)
+        (home / "meta.properties").write_bytes(kf.meta_properties(broker, cluster_id) + directory)
         if state == "stopped":
             (home / ".kafka_cleanshutdown").write_bytes(b'{"version":0,"brokerEpoch":7}')
     (root / "cluster-metadata.json").write_text(json.dumps(document, indent=1))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.mutation.generated import STATES, healthy
 from tests.mutation.shapes import COLLECTED, RAW, TEXT
-from tests.mutation.silent import Place, Silent, Tally, round_of
+from tests.mutation.silent import Place, Silent, Tally, round_of, round_together
 
 SHOWN = 4  # of a kind
 
@@ -25,6 +25,13 @@ def places(roots: list[Path], shapes: list[str], folder: Path) -> list[Place]:
     chosen = roots or [healthy(folder / "generated" / state, state) for state in STATES]
     found = [Place(root, folder, shape) for root in chosen for shape in shapes]
     return found + [Place(root, folder, shape, of_shape=True) for root in chosen for shape in shapes if shape != RAW]
+
+
+def in_company(roots: list[Path], shapes: list[str], folder: Path) -> list[Place]:
+    """The same, each audited in one run with another cluster, which is healthy."""
+    chosen = roots or [healthy(folder / "generated" / state, state) for state in STATES]
+    beside = [healthy(folder / "beside", "stopped", "AAAAAAAAQAAAAAAAAAAAAA")]
+    return [Place(root, folder / "in company", shape, beside=beside) for root in chosen for shape in shapes]
 
 
 def write(silent: list[Silent], to: Path) -> None:
@@ -60,15 +67,18 @@ def main() -> int:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--total", type=int, default=1000)
     arguments.add_argument("--seed", type=int, default=0, help="of the first round; the others count up")
+    arguments.add_argument("--minutes", type=float, help="end after so many, too")
     arguments.add_argument("--write", type=Path, help="a folder for the trees of what stayed silent, one of each kind")
     arguments.add_argument("--shape", action="append", choices=[RAW, TEXT, COLLECTED])
+    arguments.add_argument("--together", action="store_true", help="several at once in a cluster, in one run with another cluster")
     arguments.add_argument("roots", nargs="*", type=Path, help="clusters; the generated ones if there is none")
     given = arguments.parse_args()
     began, tally, seed = time.monotonic(), Tally(), given.seed
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:  # noqa: S108
-        chosen = places(given.roots, given.shape or [RAW], Path(folder))
-        while tally.runs < given.total:
-            round_of(chosen[seed % len(chosen)], seed, tally)
+        chosen, one_round = (in_company, round_together) if given.together else (places, round_of)
+        found = chosen(given.roots, given.shape or [RAW], Path(folder))
+        while tally.runs < given.total and (given.minutes is None or time.monotonic() - began < 60 * given.minutes):
+            one_round(found[seed % len(found)], seed, tally)
             seed += 1
         if given.write:
             write(tally.silent, given.write)

@@ -2,13 +2,18 @@
 
 A round mutates many partitions of one cluster, each in one way, and audits it once; what stays silent is audited again alone, where an exit
 code that is not 0 tells, too. What a mutation changes is measured by `broker_view`, not by the product.
+
+Another kind of round asks the same of a whole cluster that is damaged in several ways at once: where one has to be told, the others do not
+hide it. Clusters that are audited in the same run hear nothing of it.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +22,9 @@ from replica_audit.config import Settings
 from replica_audit.errors import AuditError
 from replica_audit.local_run import triage
 from tests.mutation.accepted import why_silent
-from tests.mutation.broker_view import view
+from tests.mutation.broker_view import METADATA, view
 from tests.mutation.damage.all_kinds import OF_A_PARTITION, OF_ALL, OF_COLLECTIONS, OF_TEXTS, Kinds
-from tests.mutation.damage.tree import Mutation, Tree
+from tests.mutation.damage.tree import Damaged, Mutation, Tree
 from tests.mutation.shapes import COLLECTED, RAW, TEXT, in_shape
 
 Row = dict[str, Any]
@@ -36,18 +41,24 @@ class Said:
     findings: Counter[tuple[str, str]]  # (partition or "", text)
     problems: Counter[tuple[str, str]]  # (path, code and detail)
     error: str = ""
+    of_others: Counter[str] = field(default_factory=Counter)  # what is said of clusters beside it
 
 
-def audited(root: Path) -> Said:
-    """Audit a tree."""
+def audited(root: Path, others: Sequence[Path] = ()) -> Said:
+    """Audit a tree, in one run with others."""
     try:
-        done = triage([str(root)], Settings(), tell=lambda _event: None, run_id="mutation")
+        done = triage([str(root), *map(str, others)], Settings(), tell=lambda _event: None, run_id="mutation")
     except AuditError as error:
         return Said(error.exit_code, {}, Counter(), Counter(), str(error))
 
-    def rows(table: str) -> list[Row]:
+    beside = {json.loads((other / METADATA).read_text(encoding="utf-8"))["cluster_id"] for other in others}
+
+    def all_rows(table: str) -> list[Row]:
         found = done.tables.dataset(table)
         return [] if found is None else found.to_table().to_pylist()
+
+    def rows(table: str) -> list[Row]:
+        return [row for row in all_rows(table) if row["cluster_id"] not in beside]
 
     findings = (
         (f"{row['topic']}-{row['partition']}" if row["topic"] is not None else "", f"{row['code']} {row['broker_id']}")
@@ -58,7 +69,14 @@ def audited(root: Path) -> Said:
         for row in rows("input_errors")
     )
     verdicts = {(f"{row['topic']}-{row['partition']}", row["follower_id"]): row["verdict"] for row in rows("replica_verdicts")}
-    return Said(rows("audit_runs")[0]["exit_code"], verdicts, Counter(findings), Counter(problems))
+    of_others = Counter(
+        f"{table} {row}"
+        for table in ("replica_verdicts", "findings", "input_errors")
+        for row in all_rows(table)
+        if row["cluster_id"] in beside
+    )
+    exit_code = all_rows("audit_runs")[0]["exit_code"]
+    return Said(exit_code, verdicts, Counter(findings), Counter(problems), of_others=of_others)
 
 
 def told(before: Said, after: Said, mutation: Mutation, *, alone: bool) -> str:
@@ -92,9 +110,13 @@ def told(before: Said, after: Said, mutation: Mutation, *, alone: bool) -> str:
 class Place:
     """A working copy of a cluster, changed and put back."""
 
-    def __init__(self, root: Path, folder: Path, shape: str = RAW, *, of_shape: bool = False) -> None:
-        """Copy the cluster. With `of_shape` it is put into its shape before anything is changed, and what it has then is changed."""
+    def __init__(self, root: Path, folder: Path, shape: str = RAW, *, of_shape: bool = False, beside: Sequence[Path] = ()) -> None:
+        """Copy the cluster. With `of_shape` it is put into its shape before anything is changed, and what it has then is changed.
+
+        `beside`: other clusters that are audited in the same run.
+        """
         name = f"{shape} changed" if of_shape else shape
+        self.beside = beside
         self.of_shape, self.name = of_shape, f"{root.parent.name}/{root.name} {name}"
         if of_shape:
             root, self.shape = in_shape(shape, root, folder / name / "of" / root.parent.name / root.name), RAW
@@ -110,7 +132,7 @@ class Place:
     def audited(self) -> Said:
         """What an audit says of the copy, in its shape."""
         try:
-            return audited(in_shape(self.shape, self.at, self.shaped))
+            return audited(in_shape(self.shape, self.at, self.shaped), self.beside)
         except AuditError as error:  # a broker's folder of which nothing can be collected
             return Said(error.exit_code, {}, Counter(), Counter(), str(error))
 
@@ -208,6 +230,39 @@ def drawn(rng: random.Random, tree: Tree, kinds: Kinds, count: int) -> list[Muta
     return found
 
 
+def together(rng: random.Random, tree: Tree) -> list[Mutation]:
+    """A few mutations of other files each, of one partition or of several."""
+    partitions = [one for one in tree.homes if not one.startswith("__cluster_metadata")]
+    chosen = rng.sample(partitions, min(len(partitions), rng.choice((1, 1, 2))))
+    mutators, weights = zip(*OF_A_PARTITION, strict=True)
+    found: list[Mutation] = []
+    for _try in range(rng.choice((2, 2, 3))):
+        made = rng.choices(mutators, weights)[0](rng, tree, rng.choice(chosen))
+        if made and not {path for one in found for path in one.changes} & set(made.changes):
+            found.append(made)
+    return found
+
+
+def round_together(place: Place, seed: int, tally: Tally) -> None:
+    """One round of a cluster that is damaged in several ways at once."""
+    made = together(random.Random(seed), place.tree)  # noqa: S311
+    if len(made) < 2:
+        return
+    tally.runs += 1
+    changes = {path: content for one in made for path, content in one.changes.items()}
+    files = place.tree.files | changes
+    whole_tree = Damaged(Tree({path: content for path, content in files.items() if content is not None}))  # which may excuse more
+    if not any(not place.is_neutral(one) and not why_silent(one, place) and not why_silent(one, whole_tree) for one in made):
+        tally.neutral += 1
+        return
+    whole = Mutation(" and ".join(sorted(one.kind for one in made)), made[0].partition, changes, "; ".join(one.detail for one in made))
+    said = place.with_changes(changes)
+    how = told(place.before, said, whole, alone=True)
+    if not how or (said.of_others != place.before.of_others and not said.error):
+        tally.silent.append(Silent(place, seed, whole, said))
+    tally.how[how or "silent"] += 1
+
+
 def round_of(place: Place, seed: int, tally: Tally) -> None:
     """One round."""
     rng = random.Random(seed)  # noqa: S311
@@ -219,7 +274,7 @@ def round_of(place: Place, seed: int, tally: Tally) -> None:
         mutations = drawn(rng, place.tree, place.kinds, AT_ONCE)
     if not mutations:
         return
-    together = (
+    all_at_once = (
         place.with_changes({path: content for one in mutations for path, content in one.changes.items()}) if len(mutations) > 1 else None
     )
     for mutation in mutations:
@@ -231,7 +286,7 @@ def round_of(place: Place, seed: int, tally: Tally) -> None:
         if reason:
             tally.accepted[reason] += 1
             continue
-        how = told(place.before, together, mutation, alone=False) if together and not together.error else ""
+        how = told(place.before, all_at_once, mutation, alone=False) if all_at_once and not all_at_once.error else ""
         if not how:
             said = place.with_changes(mutation.changes)
             how = told(place.before, said, mutation, alone=True)

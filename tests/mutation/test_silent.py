@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,12 @@ from tests.mutation.accepted import ACCEPTED, KNOWN
 from tests.mutation.damage.tree import Mutation
 from tests.mutation.generated import STATES, healthy
 from tests.mutation.shapes import COLLECTED, RAW, TEXT
-from tests.mutation.silent import Place, Said, Tally, round_of, told
+from tests.mutation.silent import Place, Said, Tally, round_of, round_together, told
 
 SAMPLE = ROOT / "tests" / "data" / "sample"
 LIMITS = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
+OTHER_CLUSTER = "AAAAAAAAQAAAAAAAAAAAAA"
+TOGETHER = {RAW: 30, TEXT: 8, COLLECTED: 4}  # of each state
 ROUNDS = {RAW: 75, TEXT: 12, COLLECTED: 6}  # of each state
 
 
@@ -44,6 +47,19 @@ def test_nothing_of_a_shape_itself_is_silent(tmp_path: Path, shape: str):
     assert [str(one) for one in run(place, range(25)).silent] == []
 
 
+@pytest.mark.parametrize("shape", [RAW, TEXT, COLLECTED])
+def test_no_damage_hides_another_nor_reaches_another_cluster(tmp_path: Path, shape: str):
+    beside = healthy(tmp_path / "beside", "stopped", OTHER_CLUSTER)
+    tally = Tally()
+    for state in STATES:
+        place = Place(healthy(tmp_path / state, state), tmp_path / "place", shape, beside=[beside])
+        assert place.before.exit_code == 0
+        for seed in range(TOGETHER[shape]):
+            round_together(place, seed, tally)
+    assert tally.how["finding"] > TOGETHER[shape]
+    assert [str(one) for one in tally.silent] == []
+
+
 @pytest.mark.parametrize("cluster", sorted(path.name for path in SAMPLE.iterdir()))
 def test_nothing_of_a_real_cluster_is_silent(tmp_path: Path, cluster: str):
     """Also of those in which much is found already: what is clean stays told, what is found stays found."""
@@ -64,10 +80,21 @@ def test_every_exception_is_a_limit_that_people_are_told():
 def test_a_reader_that_forgets_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """An audit that says the same whatever is there: every mutation that changes anything is silent."""
     place = Place(healthy(tmp_path / "stopped", "stopped"), tmp_path / "place")
-    monkeypatch.setattr(silent, "audited", lambda _root: place.before)
+    monkeypatch.setattr(silent, "audited", lambda _root, _others: place.before)
     tally = run(place, range(4))
     assert len(tally.silent) == tally.how["silent"] > 5
     assert tally.how.total() == tally.how["silent"]
+
+
+def test_damage_that_hides_another_is_found_and_so_is_what_another_cluster_hears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    beside = healthy(tmp_path / "beside", "stopped", OTHER_CLUSTER)
+    place = Place(healthy(tmp_path / "stopped", "stopped"), tmp_path / "place", beside=[beside])
+    for said in (place.before, replace(place.before, exit_code=1, of_others=Counter({"findings": 1}))):
+        monkeypatch.setattr(silent, "audited", lambda _root, _others, said=said: said)
+        tally = Tally()
+        for seed in range(6):
+            round_together(place, seed, tally)
+        assert len(tally.silent) == tally.runs - tally.neutral > 2
 
 
 def test_what_counts_as_told():

@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from tests.mutation.broker_view import METADATA, framed, partition_of, replicas
 
@@ -100,6 +100,25 @@ class Tree:
         """The replica of the leader that the document names."""
         leader = self.metadata_of(partition).get("leader")
         return next((home for home in self.homes[partition] if home.startswith(f"broker-{leader}/")), None)
+
+
+class Judged(Protocol):
+    """A cluster of which a mutation is judged: its files, and the shape in which it is audited."""
+
+    @property
+    def tree(self) -> Tree:
+        """The files."""
+
+    @property
+    def shape(self) -> str:
+        """The shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A cluster that is damaged already, and not audited."""
+
+    tree: Tree
 
 
 Mutator = Callable[[random.Random, Tree, str], Mutation | None]
