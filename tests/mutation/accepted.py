@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.mutation.broker_view import CHECKPOINTS, framed, properties
+from tests.mutation.shapes import TEXT
 
 if TYPE_CHECKING:
     from tests.mutation.damage.tree import Judged as Place
@@ -205,6 +206,10 @@ def _text_says_twice(mutation: Mutation, _place: Place) -> bool:
     return mutation.kind == "text number" and set(mutation.facts["fields"]) <= {"position", "size", "count", "baseSequence", "producerId"}
 
 
+def _without_topic_id_beside_text(mutation: Mutation, place: Place) -> bool:
+    return mutation.kind == "partition.metadata deleted" and place.shape == TEXT
+
+
 _METADATA_SAYS = (
     *("leader", "leader epoch", "follower out of the isr", "isr null", "cleanup policy", "topic id"),
     *(
@@ -256,6 +261,7 @@ ACCEPTED = (
     Accepted("BESIDE_A_METADATA_LOG", "cluster-metadata.json beside a metadata log that decides", _beside_a_metadata_log),
     Accepted("BATCH_INDEX_UNREAD", "a batch index of a collection, which is opened only where a truncation cuts", _batch_index),
     Accepted("TEXT_POSITION", "positions, sizes, counts and producers in a text", _text_says_twice),
+    Accepted("TEXT_ALONE", "a partition.metadata that is not beside a text", _without_topic_id_beside_text),
     Accepted("CLEAN_STOP", "whether a broker was stopped cleanly", _is_of("clean shutdown mark added", "clean shutdown mark removed")),
 )
 KNOWN = (Accepted("EPOCH_ON_ALL", "another epoch of the last batch of every replica", _epoch_on_all),)

@@ -251,7 +251,9 @@ def round_together(place: Place, seed: int, tally: Tally) -> None:
     tally.runs += 1
     changes = {path: content for one in made for path, content in one.changes.items()}
     files = place.tree.files | changes
-    whole_tree = Damaged(Tree({path: content for path, content in files.items() if content is not None}))  # which may excuse more
+    whole_tree = Damaged(
+        Tree({path: content for path, content in files.items() if content is not None}), place.shape
+    )  # which may excuse more
     if not any(not place.is_neutral(one) and not why_silent(one, place) and not why_silent(one, whole_tree) for one in made):
         tally.neutral += 1
         return

@@ -119,6 +119,7 @@ class Damaged:
     """A cluster that is damaged already, and not audited."""
 
     tree: Tree
+    shape: str
 
 
 Mutator = Callable[[random.Random, Tree, str], Mutation | None]
