@@ -179,7 +179,9 @@ def _table_below_log_start(mutation: Mutation, _place: Place) -> bool:
 
 def _table_below_cleaner(mutation: Mutation, place: Place) -> bool:
     topic, _dash, number = (mutation.partition or "").rpartition("-")
-    lines = [line for path, content in place.tree.files.items() if path.endswith("/cleaner-offset-checkpoint") for line in content.splitlines()]
+    lines = [
+        line for path, content in place.tree.files.items() if path.endswith("/cleaner-offset-checkpoint") for line in content.splitlines()
+    ]
     is_cleaned = any(line.startswith(f"{topic} {number} ".encode()) and not line.endswith(b" 0") for line in lines)
     return is_cleaned and mutation.kind.startswith("leader-epoch-checkpoint")
 
