@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
-from replica_audit.protocol.verdict.confirmation import Check, Open, is_resolved
+from replica_audit.protocol.verdict.confirmation import is_resolved
+from replica_audit.rows.findings import CheckedPartition, RunFinding
+from tests.support.rows import sparse
 
-PAIR = Open(code="stale_tail", about="follower", broker_id=2, leader_id=1, leader_source="cluster-metadata")
-CLEAN = Check(
+PAIR = sparse(RunFinding, code="stale_tail", about="follower", broker_id=2, leader_id=1, leader_source="cluster-metadata")
+CLEAN = CheckedPartition(
+    topic="orders",
+    partition=0,
+    same_records=(),
     leader_id=1,
     leader_source="cluster-metadata",
     leader_has_epoch=True,
@@ -21,7 +26,7 @@ CLEAN = Check(
 )
 
 
-def _resolved(finding: Open = PAIR, /, **changed: Any) -> bool:
+def _resolved(finding: RunFinding = PAIR, /, **changed: Any) -> bool:
     return is_resolved(finding, replace(CLEAN, **changed))
 
 

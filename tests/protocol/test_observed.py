@@ -21,10 +21,11 @@ from hypothesis import strategies as st
 
 from replica_audit.formats.server_log.events import events
 from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
-from replica_audit.protocol.comparison.observed import Disobedience, ObservedCut, ObservedTruncation, agrees, observe
+from replica_audit.protocol.comparison.observed import ObservedCut, ObservedTruncation, agrees, observe
 from replica_audit.protocol.exchange.replay import Fallback, Protocol, Step, Truncation
 from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.rows.codes import EpochRequest, FallsBack
+from replica_audit.rows.pair_structs import ContradictingLine
 from tests.support import in_process
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "clusters"  # only beside the sources
@@ -313,7 +314,7 @@ def rule(
     )
 
 
-def said(contradiction: Disobedience | None) -> str | None:
+def said(contradiction: ContradictingLine | None) -> str | None:
     return None if contradiction is None else contradiction.sentence
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from replica_audit.protocol.comparison.content import ContentComparison, ContentDifference
-from replica_audit.protocol.comparison.observed import Disobedience
 from replica_audit.protocol.epochs.lineage import history_of_runs
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Judgement, Severity, Verdict, judge
+from replica_audit.rows.pair_structs import ContradictingLine
 from tests.protocol.logs import Batch, compare, replica
 
 UP: dict[str, Any] = {"alive": True}
@@ -475,7 +475,7 @@ def test_what_equal_logs_rest_on(whole: bool, says: str) -> None:
 
 
 def test_a_broker_that_truncated_otherwise() -> None:
-    said = Disobedience(offset=9, path="server.log", line=3, rule_offset=10)
+    said = ContradictingLine(offset=9, path="server.log", line=3, rule_offset=10)
     judged = judge(replace(compare(LEADER, DIVERGED), did_otherwise=said))
     assert (judged.verdict, judged.severity) == (Verdict.TRUNCATED_OTHERWISE, Severity.ERROR)
     assert "the broker truncated to 9 (server.log, line 3), the rule truncates to 10" in judged.reason

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from replica_audit.partition.pairs.decided_columns import decided_columns
+from replica_audit.partition.pairs.decided_columns import differing_offsets, mismatch_column
 from replica_audit.partition.pairs.exchange_columns import exchange_columns, learnt_epochs_column
 from replica_audit.partition.pairs.rejoin_columns import hole_column, stuck_columns
-from replica_audit.protocol.comparison.afterwards import ends_with_election, restarts_once_failed
+from replica_audit.protocol.comparison.afterwards import conflicts, differences, ends_with_election, restarts_once_failed
 from replica_audit.protocol.comparison.pair import Comparison, Effect, catches_up, removal_start, still_diverged
 from replica_audit.protocol.exchange.cuts import can_fail_to_append
 from replica_audit.protocol.exchange.replica import Replica
@@ -100,12 +100,25 @@ def _verdict(c: Comparison) -> Row:
         "observed_truncation_offset": None,
         "already_truncated": None,
         **as_dict(stuck_columns(c, judged)),
-        "hole": None if (hole := hole_column(c, judged)) is None else as_dict(hole),
+        "hole": _plain(hole_column(c, judged)),
         "leader_diverged_end_offset": c.leader.log.log_end_offset if (c.divergence_offset or 0) < c.leader.log.log_end_offset else None,
-        **as_dict(decided_columns(c, judged)),
+        "cause": judged.cause,
+        "wrong_epoch": _plain(judged.wrong_epoch),
+        "did_otherwise": _plain(c.did_otherwise),
+        "differences": list(map(as_dict, differing_offsets(differences(c)))),
+        "conflicts": list(map(as_dict, differing_offsets(conflicts(c)))),
+        "cleaned_beyond_cut": c.cleaned_beyond_the_cut,
+        "mismatch": _plain(mismatch_column(c, judged)),
+        "differing_keys": None,
+        "records_unread": None,
+        "differing_records": None,
         "evidence": "; ".join(FACTS.values()),
         "rests_on": [{"path": path, "text": text} for path, text in FACTS.items()],
     }
+
+
+def _plain(row: Any) -> Row | None:
+    return None if row is None else as_dict(row)
 
 
 def _points(c: Comparison) -> Iterable[Row]:

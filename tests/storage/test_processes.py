@@ -7,7 +7,8 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from replica_audit.storage.warehouse.processes import Process, is_alive, this_process
+from replica_audit.rows.runs import RunHolder
+from replica_audit.storage.warehouse.processes import is_alive, this_process
 
 _SAYS_WHO_IT_IS = (
     "import sys, dataclasses, json; from replica_audit.storage.warehouse.processes import this_process; "
@@ -20,7 +21,7 @@ def test_a_process_is_alive_until_it_has_ended() -> None:
 
     with subprocess.Popen([sys.executable, "-c", _SAYS_WHO_IT_IS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout
-        told = Process(**json.loads(other.stdout.readline()))
+        told = RunHolder(**json.loads(other.stdout.readline()))
         assert told.pid == other.pid
         assert is_alive(told) is True
         other.kill()
@@ -43,4 +44,4 @@ def test_what_cannot_be_seen_from_here_is_neither() -> None:
 
 
 def test_it_is_named_as_a_person_looks_for_it() -> None:
-    assert str(Process(host="db1", machine="m", pid=42, began="7")) == "process 42 on db1"
+    assert str(RunHolder(host="db1", machine="m", pid=42, began="7")) == "process 42 on db1"

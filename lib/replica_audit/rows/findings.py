@@ -236,7 +236,12 @@ class RunFinding(FindingFacts, FindingHistory, FindingKey, RunKeys):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedPartition:
-    """What of a partition was found in order."""
+    """What of a partition was found in order.
+
+    `leader_id` is who leads, or is taken to lead if `leader_source` is inferred; -1: nobody. `leader_has_epoch`: the table of a live leader
+    has the metadata's epoch. `clean` are the replicas that can be read and whose logs agree: the leader, and each follower with a clean
+    verdict. `same_batches` are those followers among them whose batches were compared, too, `same_records` those whose records were.
+    """
 
     topic: str
     partition: Int

@@ -125,6 +125,12 @@ class ContradictingLine:
     line: Bigint
     rule_offset: Bigint | None
 
+    @property
+    def sentence(self) -> str:
+        """What differs, in one sentence."""
+        rule = "does not truncate" if self.rule_offset is None else f"truncates to {self.rule_offset}"
+        return f"the broker truncated to {self.offset} ({self.path or 'server.log'}, line {self.line}), the rule {rule}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFacts:

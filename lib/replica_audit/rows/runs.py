@@ -23,12 +23,22 @@ NO_CLUSTER = "none"  # cluster_id of what belongs to no cluster, and of the row 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHolder:
-    """The process that makes a run, as `storage.warehouse.processes` identifies it."""
+    """The process that makes a run, told so that it can be recognised later.
+
+    Args:
+        host: name of its machine.
+        machine: what tells a boot of the machine, and a container in it, from others of the same name.
+        pid: its number there.
+        began: when it began, in whatever the machine counts; with `pid` it is unique on the machine.
+    """
 
     host: str
     machine: str
     pid: Int
     began: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

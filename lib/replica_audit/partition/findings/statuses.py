@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from replica_audit.partition.findings.acknowledging import acknowledging
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
-from replica_audit.protocol.verdict.confirmation import Check, Open, Status, is_resolved
+from replica_audit.protocol.verdict.confirmation import Status, is_resolved
 from replica_audit.rows.findings import CheckedPartition, FoundFinding, RunFinding
 
 
@@ -40,30 +40,7 @@ def history_row(
         )
     if earlier is None:
         raise ValueError("neither this run nor the previous one has the finding")
-    is_over = check is not None and is_resolved(_open(earlier), _check(check))
+    is_over = check is not None and is_resolved(earlier, check)
     if is_over:
         return replace(earlier, run_id=run_id, status=str(Status.RESOLVED), acknowledgement=None)
     return acknowledging(replace(earlier, run_id=run_id, status=str(Status.UNCONFIRMED)), acknowledged or Acknowledgements())
-
-
-def _open(earlier: RunFinding) -> Open:
-    return Open(
-        code=earlier.code,
-        about=earlier.about,
-        broker_id=earlier.broker_id,
-        leader_id=earlier.leader_id,
-        leader_source=earlier.leader_source,
-    )
-
-
-def _check(check: CheckedPartition) -> Check:
-    return Check(
-        leader_id=check.leader_id,
-        leader_source=check.leader_source,
-        leader_has_epoch=check.leader_has_epoch,
-        has_no_hanging_transaction=check.has_no_hanging_transaction,
-        isr=check.isr,
-        clean=check.clean,
-        same_batches=check.same_batches,
-        same_records=check.same_records,
-    )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from replica_audit.protocol.cluster.log_events import LogEvent
-from replica_audit.protocol.comparison.observed import Disobedience, ObservedTruncation, agrees
+from replica_audit.protocol.comparison.observed import ObservedTruncation, agrees
 from replica_audit.protocol.comparison.pair import Comparison
+from replica_audit.rows.pair_structs import ContradictingLine
 
 
 def in_log_order(events: Iterable[LogEvent]) -> Sequence[LogEvent]:
@@ -31,7 +32,7 @@ def in_log_order(events: Iterable[LogEvent]) -> Sequence[LogEvent]:
     return [event for *_, event in sorted(placed, key=lambda one: (one[0], began[one[1]], one[1], one[2]))]
 
 
-def did_otherwise(seen: ObservedTruncation, comparison: Comparison, *, leader_epoch: int, after_copy: bool) -> Disobedience | None:
+def did_otherwise(seen: ObservedTruncation, comparison: Comparison, *, leader_epoch: int, after_copy: bool) -> ContradictingLine | None:
     """What the broker did that the rule does not say, with file and line; None if nothing contradicts the rule."""
     return agrees(
         seen,

@@ -12,7 +12,7 @@ from replica_audit.model import Election
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.pairs import content, second_read
 from replica_audit.partition.pairs.commits import removed_commits
-from replica_audit.partition.pairs.decided_columns import decided_columns
+from replica_audit.partition.pairs.decided_columns import differing_offsets, key_counts, mismatch_column, record_counts, record_differences
 from replica_audit.partition.pairs.evidence import evidence_columns
 from replica_audit.partition.pairs.exchange_columns import exchange_columns, learnt_epochs_column
 from replica_audit.partition.pairs.logged import did_otherwise
@@ -20,7 +20,7 @@ from replica_audit.partition.pairs.rejoin_columns import hole_column, stuck_colu
 from replica_audit.partition.pairs.sides import Side
 from replica_audit.protocol.cluster.leadership import Leadership
 from replica_audit.protocol.cluster.log_events import LogEvent
-from replica_audit.protocol.comparison.afterwards import ends_with_election, restarts_once_failed
+from replica_audit.protocol.comparison.afterwards import conflicts, differences, ends_with_election, restarts_once_failed
 from replica_audit.protocol.comparison.already_cut import Since, has_truncated
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.comparison.context import Context
@@ -34,7 +34,7 @@ from replica_audit.protocol.exchange.replay import Protocol, Truncation
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.exchange.truncation import RULES
-from replica_audit.protocol.verdict.verdict import Judgement, judge
+from replica_audit.protocol.verdict.verdict import Judgement, Severity, judge
 from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
 
 
@@ -268,7 +268,9 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
     lost_offsets, lost_records, lost_size = lost(pair.follower, measured)
     # where the comparison proves nothing, no loss may be summed up
     commits, rejoin = removed_commits(comparison, judgement), stuck_columns(comparison, judgement)
-    decided = decided_columns(comparison, judgement)
+    differing = record_differences(comparison)
+    unread = [one.unread for one in (comparison.records, differing) if one is not None and one.unread]
+    seen_later = comparison.follower.seen
     facts = evidence_columns(pair.leader, pair.follower, pair.leadership, comparison, judgement)
     return ReplicaVerdict(
         topic=keys.topic,
@@ -309,20 +311,20 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
         evidence=facts.evidence,
         reason=judgement.reason,
         inferred_because=pair.inferred_because,
-        cause=decided.cause,
-        wrong_epoch=decided.wrong_epoch,
-        did_otherwise=decided.did_otherwise,
-        differences=decided.differences,
-        conflicts=decided.conflicts,
-        cleaned_beyond_cut=decided.cleaned_beyond_cut,
+        cause=judgement.cause,
+        wrong_epoch=judgement.wrong_epoch,
+        did_otherwise=comparison.did_otherwise,
+        differences=differing_offsets(differences(comparison)),
+        conflicts=differing_offsets(conflicts(comparison)),
+        cleaned_beyond_cut=comparison.cleaned_beyond_the_cut,
         rests_on=facts.rests_on,
-        mismatch=decided.mismatch,
-        differing_keys=decided.differing_keys,
-        records_unread=decided.records_unread,
-        not_compared_offsets=decided.not_compared_offsets,
-        bounded_by=decided.bounded_by,
-        differing_records=decided.differing_records,
-        keys_may_differ=decided.keys_may_differ,
+        mismatch=mismatch_column(comparison, judgement),
+        differing_keys=key_counts(comparison.records),
+        records_unread=unread[0] if unread else None,
+        not_compared_offsets=comparison.written_since,
+        bounded_by=None if seen_later is None or seen_later.bound is None else str(seen_later.bound),
+        differing_records=record_counts(differing),
+        keys_may_differ=comparison.keys_may_differ if judgement.severity is Severity.NONE else None,
     )
 
 

@@ -39,15 +39,4 @@ def stuck_columns(comparison: Comparison, judgement: Judgement) -> StuckColumns:
 
 def hole_column(comparison: Comparison, judgement: Judgement) -> MissingOffsets | None:
     """The hole that the verdict is about; None if it is about none."""
-    hole = comparison.hole if judgement.verdict is Verdict.LOG_MATCHING_VIOLATION else None
-    if hole is None:
-        return None
-    before, after = hole.segments or (None, None)
-    return MissingOffsets(
-        broker_id=hole.broker_id,
-        first_offset=hole.first_offset,
-        end_offset=hole.end_offset,
-        segment_before=before,
-        segment_after=after,
-        is_cut=hole.is_cut,
-    )
+    return comparison.hole if judgement.verdict is Verdict.LOG_MATCHING_VIOLATION else None

@@ -14,6 +14,7 @@ from itertools import groupby, takewhile
 from replica_audit.model import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
 from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
 from replica_audit.protocol.exchange.replay import Step, Truncation
+from replica_audit.rows.pair_structs import ContradictingLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,22 +197,6 @@ class _Fold:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disobedience:
-    """A line of a broker's own log by which it truncated otherwise than the rule says; `rule_offset` None: the rule cuts nothing."""
-
-    offset: int
-    path: str
-    line: int
-    rule_offset: int | None
-
-    @property
-    def sentence(self) -> str:
-        """What differs, in one sentence."""
-        rule = "does not truncate" if self.rule_offset is None else f"truncates to {self.rule_offset}"
-        return f"the broker truncated to {self.offset} ({self.path or 'server.log'}, line {self.line}), the rule {rule}"
-
-
 def agrees(
     observed: ObservedTruncation,
     truncation: Truncation,
@@ -220,7 +205,7 @@ def agrees(
     leader_id: int | None = None,
     leader_epoch: int | None = None,
     after_copy: bool = False,
-) -> Disobedience | None:
+) -> ContradictingLine | None:
     """Hold what a broker logged against the rule. Returns None, or what differs.
 
     What can have another reason proves nothing: cuts without effect; cuts to the high watermark, which moves between copy and start; cuts
@@ -251,8 +236,8 @@ def agrees(
     return None
 
 
-def _contradiction(cut: ObservedCut, rule_offset: int | None) -> Disobedience:
-    return Disobedience(offset=cut.offset, path=cut.path, line=cut.line, rule_offset=rule_offset)
+def _contradiction(cut: ObservedCut, rule_offset: int | None) -> ContradictingLine:
+    return ContradictingLine(offset=cut.offset, path=cut.path, line=cut.line, rule_offset=rule_offset)
 
 
 def _comparable(cuts: Sequence[ObservedCut], log_end_offset: int, leader: tuple[int | None, int | None]) -> list[ObservedCut]:

@@ -15,9 +15,8 @@ from replica_audit.protocol.comparison.committed import Committed, lost_commits
 from replica_audit.protocol.comparison.content import ContentComparison, Offsets
 from replica_audit.protocol.comparison.context import Context, copied_before_its_election
 from replica_audit.protocol.comparison.differing_keys import RecordComparison
-from replica_audit.protocol.comparison.holes import Hole, hole_at
+from replica_audit.protocol.comparison.holes import hole_at, inside_a_segment
 from replica_audit.protocol.comparison.log_matching import agree_again
-from replica_audit.protocol.comparison.observed import Disobedience
 from replica_audit.protocol.comparison.signs_of_cleaning import holds_every_record
 from replica_audit.protocol.epochs import lineage
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
@@ -25,6 +24,7 @@ from replica_audit.protocol.exchange.catch_up import refusal
 from replica_audit.protocol.exchange.rejoin import CannotRejoin, cannot_rejoin
 from replica_audit.protocol.exchange.replay import Truncation
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.rows.pair_structs import ContradictingLine, MissingOffsets
 
 _LEADER_EPOCH = attrgetter("leader_epoch")
 
@@ -53,7 +53,7 @@ class Comparison:
     context: Context
     effect: Effect
     witnesses: Sequence[Replica] = ()
-    did_otherwise: Disobedience | None = None
+    did_otherwise: ContradictingLine | None = None
     content: ContentComparison | None = None
     records: RecordComparison | None = None
     found_again: tuple[lineage.Span, ...] | None = None
@@ -270,14 +270,14 @@ class Comparison:
         return surviving_difference(self.leader, self.follower, self.context, self.effect)
 
     @property
-    def hole(self) -> Hole | None:
+    def hole(self) -> MissingOffsets | None:
         """The offsets of the first difference that stays, where one of the two misses them; else those of the first difference."""
         piece = self.surviving_difference or self.difference
         if piece is None or self.context.compacted or None not in (piece.left_epoch, piece.right_epoch):
             return None
         physical, fetched = self.effect.physical_offset, self.effect.truncation.fetch_offset
         if piece.right_epoch is None and physical is not None and physical <= piece.first_offset < fetched:
-            return Hole(self.follower.broker_id, physical, fetched, None, is_cut=True)
+            return inside_a_segment(self.follower, physical, fetched, is_cut=True)
         return hole_at(self.leader if piece.left_epoch is None else self.follower, piece.first_offset)
 
     @property

@@ -5,13 +5,12 @@ A replica that can no longer be read, compared or found proves nothing about it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
 from enum import StrEnum
 
 from replica_audit.protocol.cluster.leadership import INFERRED
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.rows.findings import CheckedPartition, RunFinding
 
 
 class Status(StrEnum):
@@ -33,40 +32,7 @@ class MissingCode(StrEnum):
 FOUND_NOW = (str(Status.NEW), str(Status.PERSISTING))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
-    """A finding that an earlier run left open.
-
-    `leader_id` is the leader that its replica was compared with, -1 or None if that was not known; `about` is None in rows of old versions.
-    """
-
-    code: str
-    about: str | None
-    broker_id: int
-    leader_id: int | None
-    leader_source: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """What a run found in order in one partition.
-
-    `leader_id` is who leads, or is taken to lead if `leader_source` is inferred; -1: nobody. `leader_has_epoch`: the table of a live leader
-    has the metadata's epoch. `clean` are the replicas that can be read and whose logs agree: the leader, and each follower with a clean
-    verdict. `same_batches` are those followers among them whose batches were compared, too, `same_records` those whose records were.
-    """
-
-    leader_id: int
-    leader_source: str
-    leader_has_epoch: bool
-    has_no_hanging_transaction: bool
-    isr: Collection[int]
-    clean: Collection[int]
-    same_batches: Collection[int]
-    same_records: Collection[int] = ()
-
-
-def is_resolved(finding: Open, check: Check) -> bool:
+def is_resolved(finding: RunFinding, check: CheckedPartition) -> bool:
     """Whether the run confirms that the finding, which it does not have, is over.
 
     A pair counts as compared and clean also where both replicas were compared with another leader: each is then a prefix of that log, so

@@ -13,10 +13,10 @@ from enum import StrEnum
 
 from replica_audit.model import UNDEFINED_EPOCH, PartitionMetadata
 from replica_audit.protocol.comparison.context import Context
-from replica_audit.protocol.comparison.holes import Hole
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.rows.pair_structs import MissingOffsets
 
 CLOCKS_DIFFER_MS = 10_000  # two brokers' clocks, and what a broker needs to act on new metadata
 _NAMED = 5
@@ -240,7 +240,7 @@ def outside_isr(
     return OutsideIsr(isr=metadata.isr, is_certain=is_certain)
 
 
-def missing_sentence(holes: Sequence[Hole]) -> str:
+def missing_sentence(holes: Sequence[MissingOffsets]) -> str:
     """That offsets are on no replica; `holes` are those of the leader's log, at least one."""
     where = ", ".join(f"{one.first_offset}..{one.end_offset - 1}" for one in holes[:_NAMED])
     where += f" and {len(holes) - _NAMED} more ranges" if len(holes) > _NAMED else ""

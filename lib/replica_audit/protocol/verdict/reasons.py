@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from replica_audit.protocol.comparison.commitment import Doubt, Evidence
 from replica_audit.protocol.comparison.committed import Committed
 from replica_audit.protocol.comparison.compaction import CompactionCause
 from replica_audit.protocol.comparison.content import ContentDifference
 from replica_audit.protocol.comparison.differing_keys import DifferingKeys, RecordComparison
-from replica_audit.protocol.comparison.holes import Hole
 from replica_audit.protocol.comparison.located import LocatedDifference, MismatchKind
 from replica_audit.protocol.comparison.pair import Comparison, removal_start
 from replica_audit.protocol.comparison.touched import TouchedBy
@@ -20,6 +18,7 @@ from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.exchange.catch_up import WrongLine
 from replica_audit.protocol.exchange.looks import LaterBound
 from replica_audit.protocol.exchange.rejoin import CannotRejoin
+from replica_audit.rows.pair_structs import MissingOffsets, WrongTableEpoch
 from replica_audit.words import count
 
 _DOUBTS: dict[Doubt, str] = {
@@ -37,17 +36,7 @@ _TOUCHED: dict[TouchedBy, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrongEpoch:
-    """Where a broker's leader-epoch-checkpoint first contradicts its batches: its epoch there (None: none), and theirs (-1: none)."""
-
-    broker_id: int
-    offset: int
-    table_epoch: int | None
-    batch_epoch: int
-
-
-def wrong_epoch(role: str, wrong: WrongEpoch, log: LoadedLog) -> str:
+def wrong_epoch(role: str, wrong: WrongTableEpoch, log: LoadedLog) -> str:
     """What the table says, and what the batches hold; the file is named where it has the entry itself."""
     in_file = log.table_in_file is None or epoch_for_offset(log.table_in_file, wrong.offset) == wrong.table_epoch
     table = "leader-epoch-checkpoint" if in_file else "table, as the broker makes it of its file and its batches when it starts,"
@@ -84,7 +73,7 @@ def difference(c: Comparison, piece: Piece) -> str:
     return f"at {piece.first_offset}..{piece.end_offset - 1} leader {leader}, follower {follower}"
 
 
-def _hole(c: Comparison, hole: Hole, piece: Piece) -> str:
+def _hole(c: Comparison, hole: MissingOffsets, piece: Piece) -> str:
     """Whose log misses what, and why."""
     missing = f"offsets {hole.first_offset}..{hole.end_offset - 1}"
     if hole.is_cut:
@@ -95,9 +84,8 @@ def _hole(c: Comparison, hole: Hole, piece: Piece) -> str:
     of_epoch = f" in epoch {held}" if held is not None and held >= 0 else ""
     role, other = ("leader", f"follower {c.follower.broker_id}") if is_leader else ("follower", f"leader {c.leader.broker_id}")
     where = "a hole in its log"
-    if hole.segments:
-        before, after = (f"{base:020d}.log" for base in hole.segments)
-        where = f"a hole between its segments {before} and {after}"
+    if hole.segment_before is not None:
+        where = f"a hole between its segments {hole.segment_before:020d}.log and {hole.segment_after:020d}.log"
     return f"{missing} are missing from {role} {hole.broker_id}, {where}; {other} holds {piece.first_offset}{of_epoch}"
 
 

@@ -14,8 +14,8 @@ from replica_audit.protocol.comparison.pair import Comparison, removal_start
 from replica_audit.protocol.epochs.log_front import begins_as_retention_leaves_it
 from replica_audit.protocol.epochs.replica_log import contradiction, moved_start
 from replica_audit.protocol.verdict import reasons
-from replica_audit.protocol.verdict.reasons import WrongEpoch
 from replica_audit.rows.codes import Cause
+from replica_audit.rows.pair_structs import WrongTableEpoch
 
 
 class Verdict(StrEnum):
@@ -77,7 +77,7 @@ class Judgement:
     verdict: Verdict
     reason: str
     cause: Cause | None = None
-    wrong_epoch: WrongEpoch | None = None
+    wrong_epoch: WrongTableEpoch | None = None
 
     def __post_init__(self) -> None:
         """Hold that nothing is inconclusive without a cause."""
@@ -285,7 +285,7 @@ def _epoch_table_only(c: Comparison) -> Judgement | None:
         found = contradiction(epochs, replica.log.runs, floor, copied_apart=copied_apart)
         if found:
             run, offset, said = found
-            wrong = WrongEpoch(broker_id=replica.broker_id, offset=offset, table_epoch=said, batch_epoch=run.leader_epoch)
+            wrong = WrongTableEpoch(broker_id=replica.broker_id, offset=offset, table_epoch=said, batch_epoch=run.leader_epoch)
             return Judgement(verdict=Verdict.EPOCH_TABLE_ONLY, reason=reasons.wrong_epoch(role, wrong, replica.log), wrong_epoch=wrong)
     return None
 

@@ -24,8 +24,9 @@ import pyarrow as pa
 from replica_audit.errors import UsageError
 from replica_audit.rows import AUDIT_RUNS
 from replica_audit.rows.arrow import schema_of
+from replica_audit.rows.runs import RunHolder
 from replica_audit.storage.warehouse.java_errors import is_conflict
-from replica_audit.storage.warehouse.processes import Process, is_alive, this_process
+from replica_audit.storage.warehouse.processes import is_alive, this_process
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 
 SIGN_EVERY_SECONDS = 300.0
@@ -55,7 +56,7 @@ class Attempt:
     number: int
     started_at: datetime
     status: str
-    holder: Process | None
+    holder: RunHolder | None
     alive_at: datetime | None
 
     @property
@@ -197,7 +198,7 @@ def attempt_of(row: Mapping[str, Any]) -> Attempt:
         number=row["attempt"] or 0,
         started_at=row["started_at"].astimezone(UTC),
         status=row["status"],
-        holder=Process(**row["holder"]) if row["holder"] else None,
+        holder=RunHolder(**row["holder"]) if row["holder"] else None,
         alive_at=row["alive_at"].astimezone(UTC) if row["alive_at"] else None,
     )
 

@@ -5,39 +5,20 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
+
+from replica_audit.rows.runs import RunHolder
 
 _PROC = Path("/proc")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
-    """A process.
-
-    Args:
-        host: name of its machine.
-        machine: what tells a boot of the machine, and a container in it, from others of the same name.
-        pid: its number there.
-        began: when it began, in whatever the machine counts; with `pid` it is unique on the machine.
-    """
-
-    host: str
-    machine: str
-    pid: int
-    began: str
-
-    def __str__(self) -> str:
-        return f"process {self.pid} on {self.host}"
-
-
-def this_process() -> Process:
+def this_process() -> RunHolder:
     """The process that runs this."""
     pid = os.getpid()
-    return Process(host=socket.gethostname(), machine=_machine(), pid=pid, began=_began(pid) or "")
+    return RunHolder(host=socket.gethostname(), machine=_machine(), pid=pid, began=_began(pid) or "")
 
 
-def is_alive(process: Process) -> bool | None:
+def is_alive(process: RunHolder) -> bool | None:
     """Whether a process still runs; None if that cannot be seen from here: it is of another machine, or of another container."""
     here = this_process()
     if (process.host, process.machine) != (here.host, here.machine):
