@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from replica_audit.commands.command import Command, Option, show
-from replica_audit.past.unstored_rows import WithUnstored
 
 _EXPLAIN_HELP = """\
 Explain one partition of a past run with all its evidence: both logs drawn over their
@@ -29,6 +28,7 @@ examples:
 
 
 def _explain(given: argparse.Namespace) -> int:
+    from replica_audit.past.unstored_rows import WithUnstored
     from replica_audit.report.facts import explanation, question
     from replica_audit.report.text import explanation_text
     from replica_audit.storage.warehouse.reader import WarehouseTables

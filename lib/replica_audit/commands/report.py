@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from replica_audit.commands import outputs
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.errors import UsageError
-from replica_audit.past.unstored_rows import WithUnstored
 
 if TYPE_CHECKING:
     from replica_audit.past.run import PastRun
@@ -88,6 +87,7 @@ def write_page(run: PastRun, flag: str, output: Path, top: int | None = None) ->
 def page(run: PastRun, top: int) -> str:
     """The HTML page of a run, with its worst `top` findings."""
     from replica_audit.past.details import page_data
+    from replica_audit.past.unstored_rows import WithUnstored
     from replica_audit.report.facts.explanation import Explained, explain
     from replica_audit.report.facts.question import Question
     from replica_audit.report.page.page import Key, render, worst_partitions

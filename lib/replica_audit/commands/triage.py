@@ -19,7 +19,6 @@ from replica_audit.commands.salvage import REPLAY_ALSO
 from replica_audit.commands.termination_message import TERMINATION_MESSAGE, write_run
 from replica_audit.errors import UsageError
 from replica_audit.own_folder import private_files
-from replica_audit.past.unstored_rows import WithUnstored
 from replica_audit.progress import TellsEvent, to_all
 
 if TYPE_CHECKING:
@@ -91,6 +90,7 @@ def _triaged(given: argparse.Namespace, settings: Settings, known: Acknowledgeme
     from replica_audit.local_run import triage
     from replica_audit.past.report import report_of
     from replica_audit.past.run import PastRun
+    from replica_audit.past.unstored_rows import WithUnstored
     from replica_audit.report.facts import explanation, question
     from replica_audit.report.text import explanation_text
 
