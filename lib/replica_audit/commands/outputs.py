@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterable
@@ -47,7 +48,7 @@ def write(flag: str, path: Path, pieces: str | Iterable[str]) -> None:
         refuse_link_of_others(flag, path)
         path = path.resolve()  # what a link leads to is written, the link stays
         if path.exists() and not path.is_file():  # a pipe, a terminal, /dev/null
-            with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+            with open(_opened(flag, path), "w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
                 _write(stream, pieces)
             return
         made = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -60,6 +61,18 @@ def write(flag: str, path: Path, pieces: str | Iterable[str]) -> None:
     finally:
         if made is not None:
             made.unlink(missing_ok=True)
+
+
+def _opened(flag: str, path: Path) -> int:
+    """Open what is no file, without waiting for whoever is to read a pipe."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise OutputError(f"{flag} {path}: a pipe that nobody reads; start its reader first, or give a file") from None
+        raise
+    os.set_blocking(fd, True)
+    return fd
 
 
 def _write(stream: TextIO, pieces: str | Iterable[str]) -> None:

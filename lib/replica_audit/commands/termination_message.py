@@ -35,6 +35,8 @@ def begin(given: argparse.Namespace) -> None:
     if path is None:
         return
     try:
+        if path.is_fifo():
+            raise UsageError(f"{_FLAG} {path}: a pipe, and no file; give a file that can be written")
         path.write_bytes(b"")
     except OSError as error:
         raise UsageError(f"{_FLAG} {path}: {error.strerror}; give a file that can be written") from None
@@ -43,7 +45,7 @@ def begin(given: argparse.Namespace) -> None:
 def write_ending(given: argparse.Namespace, command: str, exit_code: int, message: str, **facts: Any) -> None:
     """Write the line, if the options ask for it. What keeps it from being written is printed, and does not change the exit code."""
     path = _path(given)
-    if path is None:
+    if path is None or path.is_fifo():  # which `begin` has refused
         return
     try:
         # not by a rename: a container's file is a mount of its own, in a directory that is often read-only
