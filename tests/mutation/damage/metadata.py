@@ -82,7 +82,7 @@ _OF_A_PARTITION: dict[str, Callable[[random.Random, Row, Row], None]] = {
     "leader out of the isr": _leader_out,
     "isr null": lambda _rng, _topic, part: part.update(isr=None),
     "stranger in the isr": lambda _rng, _topic, part: part["isr"].append(_NOBODY),
-    "replica twice in the isr": lambda _rng, _topic, part: part["isr"].append(part["isr"][0]),
+    "replica twice in the isr": lambda _rng, _topic, part: part["isr"].extend(part["isr"][:1]),
     "leader left out": _leader_left_out,
     "follower left out": _follower_left_out,
     "replica added": lambda _rng, _topic, part: part["replicas"].append(_NOBODY),
