@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import stat
 import sys
 import sysconfig
 import tempfile
@@ -18,17 +19,31 @@ def refuse(reason):
     sys.exit(USAGE)
 
 
+def is_safe(parent, kept):
+    """Whether nobody but this user, or root, can have put code there, or can exchange it."""
+    if os.path.isdir(parent):  # noqa: PTH112
+        mode = os.stat(parent).st_mode  # noqa: PTH116
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            return False
+    if not os.path.lexists(kept):
+        return True
+    found = os.lstat(kept)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid in (os.geteuid(), 0) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
 def unpacked(archive, digest):
     """The folder of the unpacked files, and whether it has to be removed at the end.
 
-    It is kept in the user's cache, or in the folder that REPLICA_AUDIT_UNPACKED names; where neither can be written, in a temporary folder.
+    It is kept in the user's cache, or in the folder that REPLICA_AUDIT_UNPACKED names; where that cannot be written, or others might have
+    put their own code, in a temporary folder.
     """
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")  # noqa: PTH111, PTH118
     parent = os.environ.get("REPLICA_AUDIT_UNPACKED") or os.path.join(cache, "replica-audit")  # noqa: PTH118
     kept = os.path.join(parent, "collect-" + digest)  # noqa: PTH118
-    if os.path.isdir(kept):  # noqa: PTH112
+    is_kept = is_safe(parent, kept)
+    if is_kept and os.path.isdir(kept):  # noqa: PTH112
         return kept, False
-    for folder in (parent, None):
+    for folder in (parent, None) if is_kept else (None,):
         made = None
         try:
             if folder:
@@ -42,7 +57,7 @@ def unpacked(archive, digest):
         except OSError as error:
             if made:
                 shutil.rmtree(made, ignore_errors=True)
-            if os.path.isdir(kept):  # noqa: PTH112 - another start has made it meanwhile
+            if is_kept and is_safe(parent, kept) and os.path.isdir(kept):  # noqa: PTH112 - another start has made it meanwhile
                 return kept, False
             reason = error
     refuse("the files to run cannot be unpacked: %s; set REPLICA_AUDIT_UNPACKED to a folder with 200 MB of room" % reason)  # noqa: UP031

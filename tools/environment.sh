@@ -1,6 +1,7 @@
 # The environment that spark-submit.sh and tests/run.sh share; sourced, never run. Bash 3.2 will do.
 #
 #   environment_safe_path               no Python that is started imports from the folder that it is started in
+#   environment_own_folders             .venv/ and .cache/ are nobody else's, or the end
 #   environment_require_java            a Java runtime that Spark can use, or the end
 #   environment_packages EXTRAS         .venv/ with the pinned packages and this project; EXTRAS: "" or "test,lint"
 #   environment_jars                    .cache/jars/ with the Delta Lake jars
@@ -41,6 +42,23 @@ environment_safe_path() {
         case "$entry" in /*) safe="${safe:+$safe:}$entry" ;; esac
     done
     if [ -n "$safe" ]; then export PYTHONPATH="$safe"; else unset PYTHONPATH; fi
+}
+
+# What lies in .venv/ and .cache/ is run with this user's rights: neither may belong to somebody else, or be a link that they made, but to
+# root and to whoever owns the checkout.
+environment_own_folders() {
+    local owner name trusted=""
+    while read -r _ _ owner name; do
+        if [ -z "$trusted" ]; then trusted="$owner"; fi # of the checkout, which is listed first
+        case "$owner" in
+        "$EUID" | 0 | "$trusted") ;;
+        *)
+            name="${name#* ./}"
+            fail "$ROOT/${name%% *} belongs to another user (uid $owner): what is in it is not run" \
+                "Remove it, if you know what it is, or use a checkout that only you can write to."
+            ;;
+        esac
+    done < <(cd "$ROOT" && ls -ldn ./ ./.cache ./.cache/ ./.venv ./.venv/ 2>/dev/null)
 }
 
 # ---------------------------------------------------------------------------------------------------------------- Java
@@ -147,6 +165,7 @@ packages_ready() {
 }
 
 environment_packages() {
+    environment_own_folders
     PACKAGES="$(packages_fingerprint)"
     packages_ready "$1" && return
     if [ -L "$VENV" ] && compgen -G "$VENV/*" >/dev/null; then

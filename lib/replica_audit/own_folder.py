@@ -5,7 +5,9 @@ A shared folder (`/tmp`, a group's backup) may hold a name before it is needed: 
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +15,8 @@ from pathlib import Path
 
 from replica_audit.errors import UsageError
 
+_WRITING = os.O_WRONLY | os.O_CLOEXEC
+_MOST_LINKS = 40  # as the kernel follows
 MARKER = ".made-by-replica-audit"  # in a folder that is not complete: what it holds may be removed
 
 
@@ -35,31 +39,79 @@ def refuse_foreign(flag: str, path: Path) -> None:
         )
 
 
-def refuse_shared(flag: str, folder: Path) -> None:
+def refuse_shared(flag: str, folder: int | Path) -> None:
     """Refuse a folder in which anybody may rename what is made there: one that all may write, without the sticky bit that `/tmp` has.
 
     Raises:
         UsageError: it is such a folder.
         OSError: it cannot be looked at.
     """
-    mode = folder.stat().st_mode
+    mode = os.stat(folder).st_mode  # noqa: PTH116 - an open folder, or its path
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        raise UsageError(f"{flag}: every user may write to {folder}, and replace what is made there: give a folder that only you can write")
+        raise UsageError(f"{flag}: every user may write to it, and replace what is made there: give a folder that only you can write")
 
 
-def refuse_link_of_others(flag: str, path: Path) -> None:
-    """Refuse a file that is another user's link, as the kernel does in sticky folders (fs.protected_symlinks).
+def followed_own_links(flag: str, path: Path) -> Path:
+    """Where a file is to be written, if need be where links of this user, or of root, lead to; it is no link, but those to open pipes.
 
     Raises:
-        UsageError: it is one.
-        OSError: it cannot be looked at.
+        UsageError: another user made one of them: the kernel refuses that in sticky folders only (fs.protected_symlinks).
+        OSError: it cannot be looked at, or they lead nowhere.
+    """
+    for _ in range(_MOST_LINKS):
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            return path
+        if not stat.S_ISLNK(found.st_mode):
+            return path
+        if found.st_uid not in (os.geteuid(), 0):
+            raise UsageError(f"{flag} {path}: is a link that another user made (uid {found.st_uid}); give another file")
+        target = path.parent / path.readlink()
+        if path.exists() and not os.path.lexists(target):
+            return path  # of /proc: what it names is no path
+        if os.path.samestat(found, path.lstat()):  # else it is another link by now
+            path = target
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+
+
+def open_to_write(flag: str, path: Path, flags: int = 0) -> int:
+    """Open a file that is written in place, and made if it is not there, as `followed_own_links` finds it; return its descriptor.
+
+    Raises:
+        UsageError: it is another user's link.
+        OSError: it cannot be opened.
+    """
+    target = followed_own_links(flag, path)
+    try:
+        return os.open(target, _WRITING | os.O_CREAT | os.O_NOFOLLOW | flags, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        opened = os.open(target, _WRITING | flags & ~os.O_TRUNC)
+        if stat.S_ISREG(os.fstat(opened).st_mode):
+            os.close(opened)
+            raise
+        return opened
+
+
+def open_own_folder(flag: str, folder: Path, mode: int = 0o777) -> int:
+    """Make a folder, or open the one of this user that is there; return its descriptor, by which to make and remove what is in it.
+
+    Raises:
+        UsageError: what is there is a link, or another user's.
+        OSError: it cannot be made.
     """
     try:
-        found = path.lstat()
-    except FileNotFoundError:
-        return
-    if stat.S_ISLNK(found.st_mode) and found.st_uid not in (os.geteuid(), 0):
-        raise UsageError(f"{flag} {path}: is a link that another user made (uid {found.st_uid}); give another file")
+        folder.mkdir(mode=mode)
+    except FileExistsError:
+        refuse_foreign(flag, folder)
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if os.fstat(opened).st_uid != os.geteuid():
+        os.close(opened)
+        refuse_foreign(flag, folder)
+        raise UsageError(f"{flag}: somebody else replaces {folder} meanwhile; give a folder that only you can write")
+    return opened
 
 
 def open_own(flag: str, folder: Path) -> int:
@@ -69,11 +121,7 @@ def open_own(flag: str, folder: Path) -> int:
         UsageError: what is there is a link, another user's, or no folder of ours.
         OSError: it cannot be made.
     """
-    try:
-        folder.mkdir(mode=0o700)
-    except FileExistsError:
-        refuse_foreign(flag, folder)
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    opened = open_own_folder(flag, folder, 0o700)
     try:
         names = os.listdir(opened)  # noqa: PTH208 - by its descriptor
         if names and MARKER not in names:
@@ -85,6 +133,37 @@ def open_own(flag: str, folder: Path) -> int:
         os.close(opened)
         raise
     return opened
+
+
+def remove_own(folder: int, name: str) -> None:
+    """Remove a folder of this program in an open folder. It is marked first, and its mark goes last: what a kill leaves is still ours.
+
+    Raises:
+        OSError: it is not there, a link, or cannot be removed.
+    """
+    opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.close(os.open(MARKER, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=opened))
+        empty(opened)
+        os.unlink(MARKER, dir_fd=opened)
+    finally:
+        os.close(opened)
+    os.rmdir(name, dir_fd=folder)
+
+
+def empty(folder: int) -> None:
+    """Remove everything in an open folder but its mark; of links only themselves.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    for name in os.listdir(folder):
+        if name == MARKER:
+            continue
+        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            shutil.rmtree(name, dir_fd=folder)
+        else:
+            os.unlink(name, dir_fd=folder)
 
 
 @contextmanager

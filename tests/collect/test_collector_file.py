@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -72,6 +73,27 @@ def test_it_unpacks_once(collector: Path, tmp_path: Path) -> None:
     assert f"\n  python3 {program.COLLECTOR} --log-dir /var/lib/kafka/data" in shown.out
     assert shown.out.startswith(f"usage: python3 {program.COLLECTOR}")
     assert [(one, one.stat().st_mtime_ns) for one in (tmp_path / ".cache/replica-audit").iterdir()] == [(unpacked, before)]
+
+
+@pytest.mark.parametrize("planted", ["another user's", "writable by others", "a link", "in a folder where all may rename"])
+def test_code_that_others_may_have_put_there_is_not_run(collector: Path, tmp_path: Path, planted: str) -> None:
+    shared = tmp_path / "shared"
+    variables = {"REPLICA_AUDIT_UNPACKED": str(shared), "TMPDIR": str(tmp_path)}
+    assert run(collector, "--version", home=tmp_path, **variables).code == 0
+    (kept,) = shared.iterdir()
+    (kept / "site/replica_audit/collector.py").write_text("raise SystemExit(99)\n", encoding="ascii")
+    if planted == "another user's":
+        if os.geteuid():
+            return  # only root can give a folder to another user
+        os.chown(kept, 12345, -1)
+    elif planted == "writable by others":
+        kept.chmod(0o777)
+    elif planted == "a link":
+        kept.rename(tmp_path / "elsewhere")
+        kept.symlink_to(tmp_path / "elsewhere")
+    else:
+        shared.chmod(0o777)
+    assert run(collector, "--version", home=tmp_path, **variables).out == f"{program.COLLECTOR} {program.VERSION}\n"
 
 
 def test_without_a_home_it_leaves_nothing(collector: Path, tmp_path: Path) -> None:

@@ -168,7 +168,8 @@ def test_a_run_that_is_killed_while_it_keeps_one(nights: Nights) -> None:
     assert nights.next(SEGMENT).kept is not None
     assert nights.there() == [KEPT, "broker-1"]
     shutil.copytree(whole, aside)
-    (aside / "manifest.json").unlink()  # killed while it removed one
+    (aside / "manifest.json").unlink()  # killed while it removed one, which it marks first
+    (aside / MARKER).touch()
     nights.next(SEGMENT)
     assert nights.there() == [KEPT, "broker-1"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from replica_audit.errors import UsageError
-from replica_audit.own_folder import MARKER
+from replica_audit.own_folder import MARKER, remove_own
 from tests.collect.test_output import JOB, LOG_DIR, ROOT, taken
 
 NAMES = ("broker-1", ".broker-1.collecting", ".broker-1.collecting.replaced", ".broker-1.kept")
@@ -87,6 +87,51 @@ def test_a_folder_in_which_every_user_may_rename_is_refused(tmp_path: Path) -> N
         taken(tmp_path)
     tmp_path.chmod(0o1777)
     assert taken(tmp_path).is_dir()
+
+
+def test_of_a_link_in_what_is_removed_only_the_link_goes(tmp_path: Path, victim: Path) -> None:
+    before = files(victim)
+    made = taken(tmp_path / "out")
+    (made / "data-0" / "link").symlink_to(victim)
+    (made / "top").symlink_to(victim)
+    left = tmp_path / "out" / ".broker-1.collecting"
+    left.mkdir()
+    (left / MARKER).touch()
+    (left / "link").symlink_to(victim)
+    taken(tmp_path / "out", replace=True)
+    assert files(victim) == before
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["broker-1"]
+
+
+def test_a_folder_in_the_place_of_what_is_replaced_that_is_no_collection_stays(tmp_path: Path, victim: Path) -> None:
+    output = tmp_path / "out"
+    taken(output)
+    before = files(victim)
+    victim.rename(output / ".broker-1.collecting.replaced")
+    with pytest.raises(UsageError, match="is not a collection"):
+        taken(output, replace=True)
+    assert files(output / ".broker-1.collecting.replaced") == before
+
+
+def test_what_a_removal_that_was_killed_left_is_removed(tmp_path: Path) -> None:
+    """Its manifest is gone, its mark is there."""
+    output = tmp_path / "out"
+    taken(output)
+    left = output / ".broker-1.collecting.replaced"
+    (left / "data-0").mkdir(parents=True)
+    (left / MARKER).touch()
+    taken(output, replace=True)
+    assert [path.name for path in output.iterdir()] == ["broker-1"]
+
+
+def test_a_folder_that_was_exchanged_for_a_link_is_not_removed(tmp_path: Path, victim: Path) -> None:
+    before = files(victim)
+    (tmp_path / "ours").symlink_to(victim)
+    folder = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    with pytest.raises(OSError):
+        remove_own(folder, "ours")
+    os.close(folder)
+    assert files(victim) == before
 
 
 def test_only_its_user_can_read_a_collection(tmp_path: Path) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from pathlib import Path
 
 import pytest
 
-from replica_audit.commands import outputs
+from replica_audit.commands import outputs, termination_message
 from replica_audit.commands.new_folder import write_folder
-from replica_audit.errors import UsageError
+from replica_audit.commands.progress_file import followed
+from replica_audit.errors import OutputError, UsageError
 from replica_audit.own_folder import private_files
 from replica_audit.salvage.output import SalvageOutput
 
@@ -63,6 +65,78 @@ def test_a_salvage_removes_nothing_behind_a_link(tmp_path: Path, name: str) -> N
     with pytest.raises(UsageError), SalvageOutput(output, {"run": "one"}, ()).begun():
         pass
     assert [path.name for path in victim.iterdir()] == [".a.unfinished"]
+
+
+def test_a_chain_of_links_is_followed_only_as_far_as_they_are_ones_own(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious", encoding="utf-8")
+    (tmp_path / "latest.html").symlink_to("today.html")
+    if planted(tmp_path / "today.html", victim, 12345):
+        for refused in (
+            lambda: outputs.check("--html", tmp_path / "latest.html"),
+            lambda: outputs.write("--html", tmp_path / "latest.html", "page"),
+        ):
+            with pytest.raises(UsageError, match="a link that another user made"):
+                refused()
+    assert victim.read_text(encoding="utf-8") == "precious"
+
+
+def test_a_link_that_is_planted_after_the_look_is_replaced_and_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between looking for links and putting the file there."""
+    victim, path = tmp_path / "victim", tmp_path / "report.html"
+    victim.write_text("precious", encoding="utf-8")
+    replace = os.replace
+
+    def plant_first(made: str, name: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        path.symlink_to(victim)
+        replace(made, name, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    monkeypatch.setattr(os, "replace", plant_first)
+    outputs.write("--html", path, "page")
+    assert (path.is_symlink(), path.read_text(encoding="utf-8"), victim.read_text(encoding="utf-8")) == (False, "page", "precious")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["report.html", "victim"]
+
+
+def test_what_is_written_in_place_is_not_written_through_the_link_of_another_user(tmp_path: Path) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "message"
+    victim.write_text("precious", encoding="utf-8")
+    if planted(path, victim, 12345):
+        with pytest.raises(UsageError, match="a link that another user made"):
+            termination_message.begin(argparse.Namespace(termination_message=path))
+        termination_message.write_ending(argparse.Namespace(termination_message=path), "audit", 0, "fine")
+        with pytest.raises(UsageError, match="a link that another user made"):
+            followed(path, "audit", None, lambda _told: 0)
+    assert victim.read_text(encoding="utf-8") == "precious"
+
+
+def test_a_pipe_that_is_named_by_its_descriptor_is_written_to() -> None:
+    reading, writing = os.pipe()
+    outputs.check("--json", Path(f"/dev/fd/{writing}"))
+    outputs.write("--json", Path(f"/dev/fd/{writing}"), "{}")
+    os.close(writing)
+    with os.fdopen(reading, "rb") as stream:
+        assert stream.read() == b"{}"
+
+
+def test_a_folder_of_a_plan_that_was_planted_meanwhile_is_not_written_to(tmp_path: Path) -> None:
+    victim, plan = tmp_path / "victim", tmp_path / "plan"
+    for folder in (victim, plan):
+        folder.mkdir()
+    (plan / "steps").symlink_to(victim)
+    (plan / "PLAN.md").symlink_to(victim / "new")
+    for name in ("steps/1.sh", "PLAN.md"):
+        with pytest.raises(OutputError):
+            write_folder("--plan", plan, [(name, "text", False)])
+    assert not list(victim.iterdir())
+
+
+def test_a_folder_where_everybody_may_rename_holds_no_salvage(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    with pytest.raises(UsageError, match="every user may write"), SalvageOutput(shared / "saved", {"run": "one"}, ()).begun():
+        pass
+    assert not list(shared.iterdir())
 
 
 def test_private_files_end_with_the_work(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ TOOLS = [
     "env",
     "grep",
     "head",
+    "ls",
     "mkdir",
     "mv",
     "ps",

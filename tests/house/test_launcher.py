@@ -324,6 +324,25 @@ def test_the_environment_of_another_checkout_is_not_emptied_through_a_link(check
     assert sorted(others.rglob("*")) == before
 
 
+@pytest.mark.parametrize("name", [".venv", ".cache"])
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_another_user_put_into_the_checkout_is_not_run(checkout: Checkout, tmp_path: Path, name: str, is_link: bool) -> None:
+    if os.geteuid():
+        return  # only root can give a folder to another user
+    checkout.java("17")
+    checkout.prepared()
+    checkout.job("told", runs_on="driver")
+    assert checkout.run("told").code == 99  # of what stands in for Python there
+    planted = checkout.root / name
+    if is_link:
+        planted.rename(tmp_path / "elsewhere")
+        planted.symlink_to(tmp_path / "elsewhere")
+    os.chown(planted, 12345, -1, follow_symlinks=False)
+    ran = checkout.run("told")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"error: {planted} belongs to another user (uid 12345): what is in it is not run" in ran.err
+
+
 def test_settings_of_the_linters_do_not(checkout: Checkout) -> None:
     checkout.java("17")
     checkout.prepared()

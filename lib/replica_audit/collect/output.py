@@ -15,7 +15,7 @@ from replica_audit.collect.kept_collection import KeptCollection, kept_of, unrea
 from replica_audit.errors import MetadataError, OutputError, UsageError
 from replica_audit.formats.collection.collection_manifest import MANIFEST, Manifest, content, read
 from replica_audit.formats.log_dir.names import kept_name, unfinished_name
-from replica_audit.own_folder import MARKER, open_own, refuse_foreign, refuse_shared
+from replica_audit.own_folder import MARKER, empty, open_own, refuse_foreign, refuse_shared, remove_own
 
 _RESERVE = 1 << 30  # bytes that stay free on a disk that the broker writes to, too
 
@@ -61,12 +61,19 @@ class Output:
         _refuse_log_dirs(self.target, log_dirs)
         with writing(root):
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            refuse_shared(f"--output {root}", root)
-            for path in (self.target, self.folder, self._replaced, self._kept):
-                refuse_foreign(f"--output {root}", path)
-        self._lock = self._locked()
+            self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with writing(root):
+                refuse_shared(f"--output {root}", self._root)
+                for path in (self.target, self.folder, self._replaced, self._kept):
+                    refuse_foreign(f"--output {root}", path)
+            self._lock = self._locked()
+        except BaseException:
+            os.close(self._root)
+            raise
         try:
             self._check_collection(self._kept)
+            self._check_replaced()
             self._restore()
             there = self._check_collection(self.target)
             if there is not None and not replace:
@@ -75,7 +82,7 @@ class Output:
                 )
             self._shared = any(_device(path) == os.fstat(self._lock).st_dev for path in log_dirs)
             with writing(self.folder):
-                _remove_content(self.folder)
+                empty(self._lock)
         except BaseException:
             self.abandon()
             raise
@@ -100,7 +107,7 @@ class Output:
                 if there is not None:
                     self._put_away(there)
                 else:
-                    self._replaced.rename(self.target)
+                    self._rename(self._replaced, self.target)
 
     def _put_away(self, newest: Manifest) -> KeptCollection | None:
         """Remove the collection that was replaced by the `newest`, or keep it."""
@@ -110,13 +117,24 @@ class Output:
             raise OutputError(f"{self._kept}: {error.reason}") from None
         if kept is not None and kept.is_new:
             if self._kept.exists():  # under a name that the next run clears, should this one be killed
-                os.close(open_own(f"--output {self._kept.parent}", self.folder))
-                self._kept.rename(self.folder / self._kept.name)
-            self._replaced.rename(self._kept)
-            _sync(self._kept.parent)
+                aside = open_own(f"--output {self._kept.parent}", self.folder)
+                try:
+                    os.rename(self._kept.name, self._kept.name, src_dir_fd=self._root, dst_dir_fd=aside)
+                finally:
+                    os.close(aside)
+            self._rename(self._replaced, self._kept)
+            os.fsync(self._root)
         elif self._replaced.exists():
-            shutil.rmtree(self._replaced)
+            remove_own(self._root, self._replaced.name)
         return kept
+
+    def _rename(self, path: Path, to: Path) -> None:
+        os.rename(path.name, to.name, src_dir_fd=self._root, dst_dir_fd=self._root)
+
+    def _check_replaced(self) -> None:
+        """Refuse a folder in the place of the collection that a killed run was replacing or removing, if it is neither."""
+        if self._replaced.exists() and any(self._replaced.iterdir()) and not (self._replaced / MARKER).exists():
+            self._check_collection(self._replaced)
 
     @staticmethod
     def _check_collection(path: Path) -> Manifest | None:
@@ -188,23 +206,28 @@ class Output:
             _sync(self.folder / MANIFEST)
             _sync(self.folder)
         with writing(self.target):
-            (self.folder / MARKER).unlink(missing_ok=True)  # the manifest says whose it is from here on
             if self.target.exists():
-                self.target.rename(self._replaced)
-            self.folder.rename(self.target)
-            _sync(self.target.parent)
+                self._rename(self.target, self._replaced)
+            self._rename(self.folder, self.target)
+            with suppress(FileNotFoundError):
+                os.unlink(MARKER, dir_fd=self._lock)
+            os.fsync(self._root)
             kept = self._put_away(manifest)
             if self.folder.exists():
-                shutil.rmtree(self.folder)
-        os.close(self._lock)
+                remove_own(self._root, self.folder.name)
+        self._close()
         return kept
+
+    def _close(self) -> None:
+        for descriptor in (self._lock, self._root):
+            os.close(descriptor)
 
     def abandon(self) -> None:
         """Take everything away that was written."""
         with suppress(OSError):
-            shutil.rmtree(self.folder)
+            remove_own(self._root, self.folder.name)
         with suppress(OSError):
-            os.close(self._lock)
+            self._close()
 
 
 def _refuse_log_dirs(target: Path, log_dirs: Sequence[Path]) -> None:
@@ -227,18 +250,8 @@ def _device(path: Path) -> int | None:
         return None
 
 
-def _remove_content(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.name == MARKER:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
 def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         os.fsync(fd)
     finally:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from replica_audit.errors import OutputError, UsageError
-from replica_audit.own_folder import refuse_foreign
+from replica_audit.own_folder import open_own_folder
 
 _REMEDY = "give a new or empty folder, in a place that can be written"
 
@@ -42,17 +43,30 @@ def write_folder(flag: str, folder: Path, files: Iterable[tuple[str, str, bool]]
         OutputError: they cannot be written, or a name leads out of the folder.
     """
     try:
-        folder.mkdir(exist_ok=True)
-        refuse_foreign(flag, folder)
-        for name, content, executable in files:
-            parts = PurePosixPath(name).parts
-            if not parts or name.startswith("/") or any(part in ("", ".", "..") for part in parts):
-                raise OutputError(f"{flag} {folder}: {name!r} would lie outside of it")
-            path = folder.joinpath(*parts)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            mode = 0o755 if executable else 0o644
-            made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            with os.fdopen(made, "w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
-                stream.write(content)
+        top = open_own_folder(flag, folder)
+        try:
+            for name, content, executable in files:
+                parts = PurePosixPath(name).parts
+                if not parts or name.startswith("/") or any(part in ("", ".", "..") for part in parts):
+                    raise OutputError(f"{flag} {folder}: {name!r} would lie outside of it")
+                _write(top, parts, content, 0o755 if executable else 0o644)
+        finally:
+            os.close(top)
     except OSError as error:
         raise OutputError(f"{flag} {folder}: {error.strerror or error}; {_REMEDY}") from None
+
+
+def _write(folder: int, parts: Sequence[str], content: str, mode: int) -> None:
+    """Write a new file below an open folder."""
+    if len(parts) > 1:
+        with suppress(FileExistsError):
+            os.mkdir(parts[0], dir_fd=folder)
+        below = os.open(parts[0], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            _write(below, parts[1:], content, mode)
+        finally:
+            os.close(below)
+        return
+    made = os.open(parts[0], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
+    with os.fdopen(made, "w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+        stream.write(content)

@@ -6,11 +6,11 @@ import errno
 import os
 import secrets
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
 
 from replica_audit.errors import OutputError, UsageError
-from replica_audit.own_folder import refuse_link_of_others
+from replica_audit.own_folder import followed_own_links, open_to_write
 
 _REMEDY = "give a file that can be written"
 
@@ -24,10 +24,10 @@ def check(flag: str, path: Path | None) -> None:
     if path is None:
         return
     try:
-        refuse_link_of_others(flag, path)
-        is_usable = not path.is_dir() and path.absolute().parent.is_dir()
+        place = followed_own_links(flag, path.absolute())
+        is_usable = not place.is_dir() and place.parent.is_dir()
         # a file is replaced, anything else is written to
-        target = path.resolve() if path.exists() and not path.is_file() else path.resolve().parent
+        target = place if place.exists() and not place.is_file() else place.parent
     except OSError as error:
         raise UsageError(f"{flag} {path}: {error.strerror}; {_REMEDY}") from None
     if not is_usable:
@@ -43,30 +43,24 @@ def write(flag: str, path: Path, pieces: str | Iterable[str]) -> None:
     Raises:
         OutputError: it cannot be written.
     """
-    made: Path | None = None
     try:
-        refuse_link_of_others(flag, path)
-        path = path.resolve()  # what a link leads to is written, the link stays
-        if path.exists() and not path.is_file():  # a pipe, a terminal, /dev/null
-            with open(_opened(flag, path), "w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
-                _write(stream, pieces)
+        place = followed_own_links(flag, path.absolute())  # what a link leads to is written, the link stays
+        if place.exists() and not place.is_file():  # a pipe, a terminal, /dev/null
+            _write(_opened(flag, place), pieces)
             return
-        made = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        with made.open("x", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
-            _write(stream, pieces)
-        made.replace(path)
-        made = None
+        folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _replace(folder, place.name, pieces)
+        finally:
+            os.close(folder)
     except OSError as error:
         raise OutputError(f"{flag} {path}: {error.strerror or error}; {_REMEDY}") from None
-    finally:
-        if made is not None:
-            made.unlink(missing_ok=True)
 
 
 def _opened(flag: str, path: Path) -> int:
     """Open what is no file, without waiting for whoever is to read a pipe."""
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = open_to_write(flag, path, os.O_NONBLOCK)
     except OSError as error:
         if error.errno == errno.ENXIO:
             raise OutputError(f"{flag} {path}: a pipe that nobody reads; start its reader first, or give a file") from None
@@ -75,5 +69,18 @@ def _opened(flag: str, path: Path) -> int:
     return fd
 
 
-def _write(stream: TextIO, pieces: str | Iterable[str]) -> None:
-    stream.writelines([pieces] if isinstance(pieces, str) else pieces)
+def _replace(folder: int, name: str, pieces: str | Iterable[str]) -> None:
+    made = f".{name}.{secrets.token_hex(4)}"
+    descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
+    try:
+        _write(descriptor, pieces)
+        os.replace(made, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(made, dir_fd=folder)
+        raise
+
+
+def _write(descriptor: int, pieces: str | Iterable[str]) -> None:
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+        stream.writelines([pieces] if isinstance(pieces, str) else pieces)

@@ -15,6 +15,7 @@ from replica_audit.commands import outputs
 from replica_audit.commands.command import Option, tell
 from replica_audit.commands.running import ending_of
 from replica_audit.errors import UsageError
+from replica_audit.own_folder import open_to_write
 from replica_audit.program import VERSION
 from replica_audit.progress import ProgressEvent, ProgressKind, TellsEvent
 
@@ -93,7 +94,7 @@ def _json(line: Mapping[str, object]) -> bytes:
 def _opened(path: Path) -> int:
     outputs.check(FLAG, path)
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+        fd = open_to_write(FLAG, path, os.O_TRUNC | os.O_NONBLOCK)
     except OSError as error:
         if error.errno == errno.ENXIO:
             raise UsageError(f"{FLAG} {path}: a pipe that nobody reads; start its reader first, or give a file") from None

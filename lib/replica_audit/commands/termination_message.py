@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replica_audit.commands.command import Option, tell
 from replica_audit.errors import UsageError
+from replica_audit.own_folder import open_to_write
 
 if TYPE_CHECKING:
     from replica_audit.report.facts.run_report import Report
@@ -37,7 +39,7 @@ def begin(given: argparse.Namespace) -> None:
     try:
         if path.is_fifo():
             raise UsageError(f"{_FLAG} {path}: a pipe, and no file; give a file that can be written")
-        path.write_bytes(b"")
+        os.close(open_to_write(_FLAG, path, os.O_TRUNC))
     except OSError as error:
         raise UsageError(f"{_FLAG} {path}: {error.strerror}; give a file that can be written") from None
 
@@ -49,9 +51,10 @@ def write_ending(given: argparse.Namespace, command: str, exit_code: int, messag
         return
     try:
         # not by a rename: a container's file is a mount of its own, in a directory that is often read-only
-        path.write_bytes(_line({"command": command, "exit_code": exit_code, "message": message, **facts}))
-    except OSError as error:
-        tell(f"{_FLAG} {path}: {error.strerror}; the exit code is {exit_code}")
+        with os.fdopen(open_to_write(_FLAG, path, os.O_TRUNC), "wb") as stream:
+            stream.write(_line({"command": command, "exit_code": exit_code, "message": message, **facts}))
+    except (OSError, UsageError) as error:
+        tell(f"{_FLAG} {path}: {getattr(error, 'strerror', error)}; the exit code is {exit_code}")
 
 
 def write_run(given: argparse.Namespace, command: str, exit_code: int, report: Report) -> None:

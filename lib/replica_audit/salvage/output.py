@@ -94,8 +94,10 @@ class SalvageOutput:
             OutputError: it cannot be written.
         """
         with writing(self.folder):
+            self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            refuse_shared(f"--output {self.folder}: its folder", self.folder.absolute().parent)
             for folder in (self.folder, self.records, self.replay):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                folder.mkdir(mode=0o700, exist_ok=True)
                 refuse_foreign(f"--output {self.folder}", folder)
                 refuse_shared(f"--output {self.folder}", folder)
             lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

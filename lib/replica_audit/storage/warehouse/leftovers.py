@@ -42,6 +42,8 @@ def clear_begun(table: Path, seconds: float) -> bool:
 
 
 def _entries(folder: Path) -> Iterator[Path]:
+    if folder.is_symlink():  # no log of a table, and nothing behind it is ours to remove
+        return
     try:
         yield from sorted(folder.iterdir())
     except OSError:
