@@ -232,7 +232,7 @@ def test_topics_limit_the_audit_not_what_is_known_of_the_groups(spark: SparkSess
     assert len(read(tmp_path, CONSUMER_IMPACTS)) == 18
     (cluster,) = report.clusters
     assert (cluster.affected_groups, cluster.affected_positions, cluster.unclean_elections) == (4, 12, 3)
-    assert (report.impacts[0].records_gone, report.impacts[0].reset_offset) == (20, 10)
+    assert (report.impacts[0].row.records_gone, report.impacts[0].row.reset_offset) == (20, 10)
     assert report.candidates == (), "only with --what-if-leaders"
 
 
