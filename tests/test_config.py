@@ -68,6 +68,13 @@ def test_an_empty_file_is_all_defaults(tmp_path: Path) -> None:
     assert config.load(file, {}, {}) == config.Settings()
 
 
+def test_a_file_without_a_byte_is_none_that_somebody_wrote(tmp_path: Path) -> None:
+    file = tmp_path / "audit.yaml"
+    file.touch()
+    with pytest.raises(ConfigError, match=r"audit.yaml: is empty, as a power cut leaves it; write it again, or the line '# defaults'"):
+        config.load(file, {}, {})
+
+
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join(['*' + chr(97 + n)] * 9)}]\n" for n in range(9)
 )

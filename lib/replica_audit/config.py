@@ -126,6 +126,8 @@ def read_text(path: Path) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     text = read_text(path)
+    if not text:  # nobody wants all defaults by a file without even a comment
+        raise ConfigError(f"{path}: is empty, as a power cut leaves it; write it again, or the line '# defaults' if it holds no setting")
     try:
         loaded = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # a date or a number that is none, a text that is not UTF-8

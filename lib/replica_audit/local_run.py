@@ -95,6 +95,7 @@ def triage(
         ),
         "finished_at": started_at + timedelta(seconds=progress.seconds),
         "input_errors": len(tables[INPUT_ERRORS.name]),
+        "table_rows": [(name, len(rows)) for name, rows in tables.items()],
     }
     about: dict[str, Any] = {
         "run_id": run_id,

@@ -12,7 +12,7 @@ from delta.exceptions import ConcurrentDeleteReadException
 
 from replica_audit import cli
 from replica_audit.errors import OutputError
-from replica_audit.maintain.run import _refuse_unwritable, hours_to_keep
+from replica_audit.maintain.run import hours_to_keep, refuse_unwritable
 from replica_audit.report.facts.upkeep_facts import FailedStep, RunFate, Upkeep, UpkeptTable
 from replica_audit.report.text import upkeep_text
 from replica_audit.retention.choice import Reason
@@ -77,9 +77,9 @@ def test_a_warehouse_that_cannot_be_written_is_refused_before_a_run_is_taken() -
     with open_to_all() as warehouse:
         warehouse.chmod(0o555)
         with pytest.raises(OutputError, match=f"^warehouse {warehouse}: Permission denied; make it writable, then start maintain again"):
-            as_nobody(partial(_refuse_unwritable, str(warehouse)))
+            as_nobody(partial(refuse_unwritable, str(warehouse)))
         warehouse.chmod(0o777)
-        as_nobody(partial(_refuse_unwritable, str(warehouse)))
+        as_nobody(partial(refuse_unwritable, str(warehouse)))
         assert not list(warehouse.iterdir())
 
 

@@ -50,6 +50,7 @@ HERE = {
     "./spark-submit.sh report --warehouse /srv/audits --output /srv/audits/again.html": (0, "again.html"),
     "./spark-submit.sh maintain --dry-run": (0, "Nothing was changed"),
     "./spark-submit.sh maintain --warehouse /srv/audits --dry-run": (0, "Nothing was changed"),
+    "./spark-submit.sh maintain --warehouse /srv/audits --restore --dry-run": (0, "every table is whole, and no complete run lacks rows"),
     "./spark-submit.sh maintain --warehouse /srv/audits": (0, "0 runs and 0 rows deleted, 0 files removed"),
     "benchmarks/run --help": (0, "usage"),
     ".venv/bin/python benchmarks/ingest.py --help": (0, "usage"),

@@ -21,7 +21,7 @@ from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.report.text import plain_text as text
 from replica_audit.storage.warehouse.reader import WarehouseTables
-from tests.support.warehouse import STARTED, write_warehouse
+from tests.support.warehouse import STARTED, forget_rows_of_tables, write_warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "tests" / "data" / "sample"
@@ -141,6 +141,7 @@ class TestWhatAWarehouseMayLack:
     def test_tables_of_which_nothing_was_written(self, warehouse: Path, capsys: pytest.CaptureFixture[str]) -> None:
         for table in ("leader_epochs", "consumer_impacts", "what_if_leaders", "what_if_rules", "replica_roles", "input_errors", "findings"):
             shutil.rmtree(warehouse / table)
+        forget_rows_of_tables(warehouse)
         assert cli.main(["report", "--output", "page.html"]) == 0
         page = Path("page.html").read_text(encoding="utf-8")
         assert "Committed records are missing from the leader: 85 offsets in 6 partitions." in page
@@ -165,6 +166,7 @@ class TestWhatAWarehouseMayLack:
     def test_a_run_without_input(self, warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         rows = DeltaTable(str(warehouse / "audit_runs")).to_pyarrow_table()
         one = rows.slice(0, 1).to_pylist()[0] | {"cluster_id": "none", "run_id": "empty", "status": "complete", "exit_code": 2}
+        one["table_rows"] = None
         write_deltalake(str(tmp_path / "empty" / "audit_runs"), pa.Table.from_pylist([one], schema=rows.schema))
         assert cli.main(["report", "--warehouse", "empty"]) == 2
         assert "there is no complete run" in capsys.readouterr().err, "it is not the latest"

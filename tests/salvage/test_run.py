@@ -19,6 +19,7 @@ from replica_audit.errors import OutputError, UsageError
 from replica_audit.formats.salvage.saved_file import outcome_of, put_in_place
 from replica_audit.report.text import salvage_text
 from replica_audit.salvage.output import file_name
+from tests.faults.power_cuts import DAMAGES
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf
 from tests.formats.rights import as_nobody, open_to_all
@@ -118,6 +119,35 @@ def test_a_killed_replay_is_made_again(tmp_path: Path) -> None:
     (replay / ".orders-0.outcome.json").unlink()
     assert saved(run, tmp_path / "out").replayed == 240
     assert len(lines(tmp_path / "out", "orders-0.console.txt")) == 240
+
+
+def test_what_a_power_cut_left_of_a_salvage_is_named_or_made_again(tmp_path: Path) -> None:
+    many_segments(tmp_path / "in", count=2)
+    run, out, kept = audited(tmp_path / "in"), tmp_path / "out", tmp_path / "kept"
+    saved(run, out)
+    whole = tree(out)
+    shutil.copytree(out, kept)
+    for name in whole:
+        for damage, strike in DAMAGES.items():
+            shutil.rmtree(out)
+            shutil.copytree(kept, out)
+            strike(out / name)
+            try:
+                saved(run, out)
+            except (OutputError, UsageError) as error:
+                assert str(out) in str(error), (name, damage)
+                assert "\n" not in str(error), (name, damage)
+                assert ("move it away" if name.startswith("records/") else "give ") in str(error), (name, damage)
+            else:
+                assert tree(out) == whole, (name, damage)
+
+
+def test_a_salvage_that_was_moved_is_gone_on_with(tmp_path: Path) -> None:
+    many_segments(tmp_path / "in", count=2)
+    run = audited(tmp_path / "in")
+    whole = saved(run, tmp_path / "out")
+    (tmp_path / "out").rename(tmp_path / "moved")
+    assert saved(run, tmp_path / "moved").partitions == whole.partitions
 
 
 def test_what_could_not_be_read_is_saved_by_the_next_salvage(tmp_path: Path) -> None:

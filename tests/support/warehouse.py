@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -61,6 +62,9 @@ def write_warehouse(
         for name, rows in of_cluster.items():
             if name in tables:
                 tables[name] += [row | keys for row in rows]
+    if status == "complete":
+        table_rows = {name: len(rows) for name, rows in tables.items() if name != AUDIT_RUNS.name}
+        tables[AUDIT_RUNS.name] = [row | {"table_rows": table_rows} for row in tables[AUDIT_RUNS.name]]
     write_rows(warehouse, tables)
     return warehouse
 
@@ -72,6 +76,13 @@ def write_rows(warehouse: Path, tables: Mapping[str, Sequence[Row]]) -> None:
             rows = pa.Table.from_pylist([_arrow_row(table, row) for row in tables[table.name]], schema=schema_of(table))
             made_with = {CHANGE_FEED: "true"} if table.has_change_feed else None
             write_deltalake(str(warehouse / table.name), rows, mode="append", schema_mode="merge", configuration=made_with)
+
+
+def forget_rows_of_tables(warehouse: Path) -> None:
+    """Let the runs of a warehouse be of a version that did not write down how many rows each table has."""
+    rows = [row | {"table_rows": None} for row in _rows(warehouse, AUDIT_RUNS)]
+    shutil.rmtree(warehouse / AUDIT_RUNS.name)
+    write_rows(warehouse, {AUDIT_RUNS.name: rows})
 
 
 def _arrow_row(table: Table, row: Row) -> Row:

@@ -77,7 +77,7 @@ def _describe(brokers: Brokers, output: Path) -> int:
 
 
 def _verify(given: argparse.Namespace, brokers: Brokers) -> int:
-    from replica_audit.report.facts import question
+    from replica_audit.report.facts.whole_run import whole_run
     from replica_audit.report.text import cluster_text
     from replica_audit.storage.cluster import tables_then, verification
     from replica_audit.storage.warehouse.reader import WarehouseTables
@@ -85,9 +85,7 @@ def _verify(given: argparse.Namespace, brokers: Brokers) -> int:
     tables = WarehouseTables(given.warehouse)
     with brokers:
         is_latest = given.verify == "latest"
-        run_id, runs = question.chosen_run(
-            tables, run_id=None if is_latest else given.verify, cluster_id=brokers.cluster_id if is_latest else None
-        )
+        run_id, runs = whole_run(tables, run_id=None if is_latest else given.verify, cluster_id=brokers.cluster_id if is_latest else None)
         clusters = sorted(run.cluster_id for run in runs)
         if brokers.cluster_id not in clusters:
             raise UsageError(f"--verify: run {run_id} is of cluster {', '.join(clusters)}, these brokers are of {brokers.cluster_id}")

@@ -30,12 +30,15 @@ examples:
 def _explain(given: argparse.Namespace) -> int:
     from replica_audit.past.unstored_rows import WithUnstored
     from replica_audit.report.facts import explanation, question
+    from replica_audit.report.facts.whole_run import whole_run
     from replica_audit.report.text import explanation_text
     from replica_audit.storage.warehouse.reader import WarehouseTables
 
     topic, partition = question.parse_partition(given.partition)
     asked = question.Question(topic=topic, partition=partition, run_id=given.run_id, cluster_id=given.cluster, follower_id=given.follower)
-    show(explanation_text.render(explanation.explain(WithUnstored(WarehouseTables(given.warehouse)), asked)))
+    tables = WarehouseTables(given.warehouse)
+    whole_run(tables, run_id=given.run_id, cluster_id=given.cluster)
+    show(explanation_text.render(explanation.explain(WithUnstored(tables), asked)))
     return 0
 
 

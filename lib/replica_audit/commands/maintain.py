@@ -23,6 +23,10 @@ Keep a warehouse small: every audit adds rows and files to it and removes none. 
 So the start that removes many runs frees little, and one a week later frees the rest. Audits,
 reports and queries may run meanwhile. It may be killed: no reader counts a half-removed run,
 and the next start continues. Look first: --dry-run changes nothing.
+
+With --restore it does something else: where a power cut or a bad disk left files of the
+warehouse empty, torn or missing, it takes each damaged table back to its last version that is
+whole, and lists the runs that lack rows then, which count no more. No audit may run meanwhile.
 """
 _MAINTAIN_EXIT = """\
 exit codes:
@@ -37,6 +41,7 @@ examples:
   {command} --dry-run
   {command} --warehouse /srv/audits
   {command} --warehouse /srv/audits --keep-days 90 --keep-runs 10 --json /srv/audits/maintain.json
+  {command} --warehouse /srv/audits --restore --dry-run
 """
 _KEEP_DAYS, _KEEP_RUNS, _VACUUM_HOURS = 400, 2, 168
 
@@ -55,6 +60,10 @@ def _check(given: argparse.Namespace) -> None:
     from replica_audit.storage.warehouse.catalog import is_catalog_name
     from replica_audit.storage.warehouse.reader import WarehouseTables
 
+    if given.restore:
+        if "://" in given.warehouse or is_catalog_name(given.warehouse):
+            raise UsageError(f"--restore --warehouse {given.warehouse}: only a directory; of a store or a catalog use RESTORE of Delta")
+        return  # it looks at the files itself
     if "://" in given.warehouse or is_catalog_name(given.warehouse):
         return  # Spark has the key
     if not WarehouseTables(given.warehouse).has("audit_runs"):
@@ -69,6 +78,8 @@ def _maintain(given: argparse.Namespace) -> int:
     from replica_audit.storage.session import session
     from replica_audit.storage.warehouse.catalog import is_catalog_name
 
+    if given.restore:
+        return _restore(given)
     location = given.warehouse
     if "://" not in location and not is_catalog_name(location):
         location = str(Path(location).expanduser().absolute())
@@ -85,6 +96,21 @@ def _maintain(given: argparse.Namespace) -> int:
         outputs.write("--json", given.json, upkeep_text.as_json(upkeep))
     show("\n" + upkeep_text.summary(upkeep))
     return upkeep.exit_code
+
+
+def _restore(given: argparse.Namespace) -> int:
+    from replica_audit.commands.terminal import progress
+    from replica_audit.maintain.restore import restore
+    from replica_audit.report.text import upkeep_text
+    from replica_audit.storage.session import session
+
+    warehouse = Path(given.warehouse).expanduser().absolute()
+    with progress() as told:
+        made = restore(session, warehouse, is_dry=given.dry_run, tell=Progress(told).say)
+    if given.json:
+        outputs.write("--json", given.json, upkeep_text.as_json(made))
+    show("\n" + upkeep_text.restored(made))
+    return made.exit_code
 
 
 COMMAND = Command(
@@ -115,6 +141,11 @@ COMMAND = Command(
             flag="--vacuum-hours",
             help=f"remove files that were not used for N hours; {_VACUUM_HOURS} or more (default: {_VACUUM_HOURS}, a week)",
             arguments={"type": int, "default": _VACUUM_HOURS, "metavar": "N"},
+        ),
+        Option(
+            flag="--restore",
+            help="instead, take damaged tables back to the last version that is whole, and list the runs that this loses",
+            arguments={"action": "store_true"},
         ),
         Option(flag="--dry-run", help="only print what it would do", arguments={"action": "store_true"}),
         Option(

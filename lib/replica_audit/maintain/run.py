@@ -86,7 +86,7 @@ class _Upkeep:
         if not self._store.has(AUDIT_RUNS):
             raise no_warehouse(request.warehouse)
         if not request.is_dry:
-            _refuse_unwritable(request.warehouse)
+            refuse_unwritable(request.warehouse)
         choices = choose(self._store.runs(), now, request.keep_days, request.keep_runs)
         going = [choice.run for choice in choices if choice.goes]
         hours = hours_to_keep(request.vacuum_hours, self._store.oldest_audit(), now)
@@ -167,12 +167,17 @@ class _Upkeep:
         try:
             yield
         except _FAILURES as error:
-            reason, remedy = _said(error)
+            reason, remedy = described_failure(error)
             self._failures.append(FailedStep(table=table.name, what=what, reason=reason, remedy=remedy))
             self._tell(f"{table.name}: could not {what}: {reason}")
 
 
-def _refuse_unwritable(warehouse: str) -> None:
+def refuse_unwritable(warehouse: str) -> None:
+    """Refuse a directory that cannot be written.
+
+    Raises:
+        OutputError: it is one; says why.
+    """
     place = faults.warehouse_place(warehouse)
     if place is not None and (code := faults.fault_of(place.path)) is not None:
         remedy = "free some space" if code in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
@@ -191,8 +196,8 @@ def _fate(choice: RunChoice) -> RunFate:
     )
 
 
-def _said(error: Exception) -> tuple[str, str]:
-    """What a failure was, and what to do about it."""
+def described_failure(error: Exception) -> tuple[str, str]:
+    """What a failure was, and what to do about it, in a sentence each."""
     if is_conflict(error):
         return "commits of other processes always came first", _AGAIN
     if isinstance(error, AuditError):  # has its own remedy

@@ -189,3 +189,5 @@ class ReplayOutcome:
     encoded_records: int
     duplicates: int
     unsendable: int
+    console_sha256: str | None = None
+    encoded_sha256: str | None = None

@@ -20,6 +20,7 @@ from replica_audit.notebook import run_charts
 from replica_audit.notebook.frames import FrameSource, Value, frame, pandas_frame
 from replica_audit.notebook.run import Run
 from replica_audit.report.facts import question
+from replica_audit.report.facts.whole_run import whole_run
 from replica_audit.rows import AUDIT_RUNS, REPLICA_VERDICTS, TABLES
 from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.runs import NOTHING_READ
@@ -141,7 +142,7 @@ class Warehouse:
         return self._run(run_id, None)
 
     def _run(self, run_id: str | None, cluster: str | None) -> Run:
-        found, rows = question.chosen_run(self._place.tables, run_id=run_id, cluster_id=cluster)
+        found, rows = whole_run(self._place.tables, run_id=run_id, cluster_id=cluster)
         return Run(self._place, found, rows)
 
     def table(self, name: str, *, spark: SparkSession | None = None, **equal: Value) -> Any:

@@ -6,7 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 
+from replica_audit.errors import UsageError
+from replica_audit.report.facts.whole_run import is_whole
+from replica_audit.rows import AUDIT_RUNS, TABLES
 from replica_audit.rows.runs import AuditRun
+from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +20,24 @@ class EarlierRun:
     cluster_id: str
     run_id: str
     later_topics: tuple[str, ...] = ()
+
+
+def refuse_damaged(tables: ArrowTables, run_id: str) -> None:
+    """Look at the tables that a run goes on from, before it changes any: it would bury what is damaged under its own rows.
+
+    Raises:
+        UsageError: a table cannot be read, or does not hold all rows of an earlier run.
+    """
+    there = [table.name for table in TABLES if tables.has(table.name)]
+    if AUDIT_RUNS.name not in there:
+        if any(tables.count(name) for name in there):
+            raise UsageError(
+                f"warehouse {tables.location}: table {AUDIT_RUNS.name} is missing, and other tables have rows of earlier runs; "
+                "bring its directory back, or audit into a new warehouse"
+            )
+        return
+    for earlier in sorted({one.run_id for one in earlier_runs(tables.rows(AUDIT_RUNS.name, AuditRun), run_id)}):
+        is_whole(tables, earlier)
 
 
 def runs_before(rows: Iterable[AuditRun], run_id: str) -> list[AuditRun]:

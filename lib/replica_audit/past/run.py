@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from replica_audit.report.facts.question import chosen_run
+from replica_audit.report.facts.whole_run import whole_run
 from replica_audit.rows import Table
 from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.columns import hints_of
@@ -38,10 +38,10 @@ class PastRun:
         """Find the run: the one of this id, or the latest that is complete.
 
         Raises:
-            UsageError: there is none, or it is not complete.
+            UsageError: there is none, it is not complete, or its tables do not hold the rows that it wrote.
         """
         self.tables = tables
-        self.run_id, _runs = chosen_run(tables, run_id=run_id)
+        self.run_id, _runs = whole_run(tables, run_id=run_id)
         rows = tables.rows("audit_runs", AuditRun, run_id=self.run_id)
         self.runs = sorted(rows, key=lambda row: (_place(row), row.path or "", row.cluster_id))
 

@@ -38,7 +38,7 @@ from replica_audit.errors import AuditError, UsageError
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
 from replica_audit.past.doubts import doubts_of
-from replica_audit.past.earlier_runs import earlier_runs
+from replica_audit.past.earlier_runs import earlier_runs, refuse_damaged
 from replica_audit.past.missing_input import MissingInput, PresentCluster, missing_input, without_acknowledged
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
@@ -115,8 +115,8 @@ class _Audit:
         brokers = count(sum(len(root.brokers) for root in roots), "broker folder")
         said = f"found {brokers} in {count(len(roots), 'cluster')}; preparing tables in {self.request.warehouse}"
         self.progress.begin(Stage.PREPARING, said, clusters=[root.cluster_id for root in roots])
-        self.warehouse.create_missing()
         request = self.request
+        self.warehouse.create_missing(lambda kept: refuse_damaged(kept, request.run_id))
         try:
             held = take(self.warehouse, request.run_id, self.rows.begin, started_at=self.started_at, take_over=request.take_over)
             with held, StageProgress(self.spark, self.progress):
@@ -223,11 +223,15 @@ class _Audit:
             has_replicas=self.has_replicas,
             all_inputs_read=self.found.every_input_was_read and not self.missing,
         )
-        problems = self.warehouse.tables.columns(INPUT_ERRORS.name, _CLUSTER, run_id=self.request.run_id)
+        written = self.warehouse.tables
+        problems = written.columns(INPUT_ERRORS.name, _CLUSTER, run_id=self.request.run_id)
         counted = Counter(problems["cluster_id"].to_pylist())
+        sizes = totals(found.rows)
+        table_rows = {table.name: sizes[table.name] for table in OF_PARTITIONS} | {INPUT_ERRORS.name: len(problems)}
+        table_rows[FINDINGS.name] = written.count(FINDINGS.name, run_id=self.request.run_id) or 0
         attempt = held.complete()
         finished_at = attempt.started_at + timedelta(seconds=round(self.progress.seconds, 1))
-        of_run = {"exit_code": code, "finished_at": finished_at}
+        of_run = {"exit_code": code, "finished_at": finished_at, "table_rows": table_rows}
         of_cluster = {root.cluster_id: {**self._counts(root, found), "input_errors": counted[root.cluster_id]} for root in self.found.roots}
         for one in self.missing:
             if one.broker_ids is None:

@@ -89,6 +89,11 @@ class AuditRun:
         "the run that read the cluster last: this run's input lacks it, and nobody has acknowledged that it is gone (cluster_missing); "
         "null: the input has the cluster",
     ]
+    table_rows: Annotated[
+        Mapping[str, Bigint] | None,
+        "rows that the whole run has in each other table: whoever reads the run compares them first, and refuses a run that lacks some; "
+        "null: written by an older version",
+    ]
 
     @property
     def counts(self) -> bool:

@@ -174,4 +174,6 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         remedy = "free some space, or give an --output that can be written; a salvage that is started again continues"
+        if isinstance(error, FileExistsError):
+            remedy = "move it away, then start the salvage again, which writes it again"
         raise OutputError(f"{error.filename or path} cannot be written: {error.strerror or error}; {remedy}") from error

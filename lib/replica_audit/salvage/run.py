@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from replica_audit.engine.replica_places import places_of
@@ -201,16 +202,24 @@ def _replay_unit(
 
 
 def _replayed_before(output: SalvageOutput, unit: ReplayUnit) -> ReplayOutcome | None:
-    """What was made of the same records before. What was made of fewer, or not to the end, is removed."""
+    """What was made of the same records before. What was made of fewer, or not to the end, or is damaged, is removed."""
     told = output.replay / f".{file_name(unit.topic, unit.partition)}{_OUTCOME}"
     with suppress(OSError, ValueError):
         found = REPLAY_OUTCOME.validate_json(told.read_bytes())
-        if found.saved_records == unit.saved_records:
+        # the folder may have been moved
+        found = replace(found, console=found.console and unit.console, encoded=found.encoded and unit.encoded)
+        files = ((found.console, found.console_sha256), (found.encoded, found.encoded_sha256))
+        if found.saved_records == unit.saved_records and all(path is None or _sha256(Path(path)) == digest for path, digest in files):
             return found
     with writing(told):
         for path in (told, Path(unit.console), Path(unit.encoded)):
             path.unlink(missing_ok=True)
     return None
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _inputs(run: PastRun, request: SalvageRequest) -> tuple[str, ...]:

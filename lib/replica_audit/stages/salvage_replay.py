@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from heapq import merge
@@ -58,8 +59,10 @@ def replayed(unit: ReplayUnit) -> ReplayOutcome:
         saved_records=unit.saved_records,
         console=made[0],
         console_records=console.count,
+        console_sha256=console.sha256,
         encoded=made[1],
         encoded_records=encoded.count,
+        encoded_sha256=encoded.sha256,
         duplicates=duplicates,
         unsendable=unsendable,
     )
@@ -86,10 +89,11 @@ def _is_text(name: bytes) -> bool:
 
 
 class _LinesFile:
-    """A text in the making; it is there once it was finished, if it has a line. `count`: its lines."""
+    """A text in the making; it is there once it was finished, if it has a line. `count`: its lines; `sha256` is of what was written."""
 
     def __init__(self, path: Path) -> None:
         self.count = 0
+        self._digest = hashlib.sha256()
         self._path, self._made = path, path.with_name(f".{path.name}{UNFINISHED}")
         self._stream: IO[str] | None = None
 
@@ -105,7 +109,13 @@ class _LinesFile:
     def add(self, line: str) -> None:
         if self._stream is not None:
             self._stream.write(f"{line}\n")
+            self._digest.update(f"{line}\n".encode())
             self.count += 1
+
+    @property
+    def sha256(self) -> str:
+        """Digest of all lines."""
+        return self._digest.hexdigest()
 
     def finish(self) -> str | None:
         if self._stream is not None:

@@ -78,7 +78,9 @@ class SavedFile:
         self._made.unlink(missing_ok=True)
         statistics = [field.name for field in SAVED if field.name in ("offset", "leader_epoch", "timestamp_ms")]
         of_values: Any = ["topic", "cluster_id"]
-        self._writer = pq.ParquetWriter(str(self._made), SAVED, compression="zstd", use_dictionary=of_values, write_statistics=statistics)
+        self._writer = pq.ParquetWriter(
+            str(self._made), SAVED, compression="zstd", use_dictionary=of_values, write_statistics=statistics, write_page_checksum=True
+        )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -152,10 +154,12 @@ def outcome_of(path: Path) -> str | None:
         return None
     try:
         found = (pq.read_metadata(str(path)).metadata or {}).get(_OUTCOME)
-    except pa.ArrowException:
+    except PermissionError:
+        raise
+    except (pa.ArrowException, OSError):  # what a disk kept of it
         found = None
     if found is None:
-        raise FileExistsError(errno.EEXIST, "it is not a file of a salvage", str(path))
+        raise FileExistsError(errno.EEXIST, "it is not a file of a salvage, or damaged", str(path))
     return found.decode()
 
 
@@ -166,6 +170,12 @@ def saved_rows(paths: Sequence[Path], names: Sequence[str]) -> Iterator[dict[str
         OSError: one cannot be read.
     """
     for path in paths:
-        with pq.ParquetFile(str(path)) as file:
-            for group in range(file.num_row_groups):
-                yield from file.read_row_group(group, columns=list(names)).to_pylist()
+        try:
+            with pq.ParquetFile(str(path), page_checksum_verification=True) as file:
+                for group in range(file.num_row_groups):
+                    yield from file.read_row_group(group, columns=list(names)).to_pylist()
+        except PermissionError:
+            raise
+        except (pa.ArrowException, OSError) as error:  # what a disk kept of it
+            why = " ".join(str(error).split())[:200].rstrip(".")
+            raise FileExistsError(errno.EEXIST, f"it is damaged ({why})", str(path)) from None

@@ -44,6 +44,31 @@ class UpkeptTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredTable:
+    """A damaged table.
+
+    Args:
+        table: its name.
+        version: the last version that is whole, which it is taken back to; None if none is.
+        damaged: the files that are damaged, and how.
+        set_aside: the files of its log that are in the way, renamed into the folder `_damaged` beside the log.
+    """
+
+    table: str
+    version: int | None
+    damaged: tuple[str, ...]
+    set_aside: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostRun:
+    """A run of which rows are lost, and what of it: `table findings has 0 rows of run b, which wrote 15`."""
+
+    run_id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailedStep:
     """A step that failed for a table: `what` was to be done, `reason` and `remedy` in a sentence each."""
 
@@ -73,6 +98,30 @@ class Upkeep:
     runs: tuple[RunFate, ...]
     removed_runs: tuple[str, ...]
     tables: tuple[UpkeptTable, ...]
+    failures: tuple[FailedStep, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 done, 3 partly."""
+        return PARTLY_DONE if self.failures else DONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restoration:
+    """What came of a restoration.
+
+    Args:
+        warehouse: where the tables are.
+        is_dry: nothing was changed; this is what would be.
+        tables: those that were damaged.
+        lost_runs: the runs that lack rows then, which count for no reader any more.
+        failures: what could not be done.
+    """
+
+    warehouse: str
+    is_dry: bool
+    tables: tuple[RestoredTable, ...]
+    lost_runs: tuple[LostRun, ...]
     failures: tuple[FailedStep, ...]
 
     @property

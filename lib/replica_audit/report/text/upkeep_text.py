@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from replica_audit.errors import visible
-from replica_audit.report.facts.upkeep_facts import RunFate, Upkeep, UpkeptTable
+from replica_audit.report.facts.upkeep_facts import FailedStep, Restoration, RunFate, Upkeep, UpkeptTable
 from replica_audit.retention.choice import Reason
 from replica_audit.words import count
 
@@ -28,7 +28,12 @@ def summary(upkeep: Upkeep) -> str:
     return "\n".join(map(visible, _lines(upkeep))) + "\n"
 
 
-def as_json(upkeep: Upkeep) -> str:
+def restored(restoration: Restoration) -> str:
+    """What the command prints at the end of a restoration."""
+    return "\n".join(map(visible, _restored_lines(restoration))) + "\n"
+
+
+def as_json(upkeep: Upkeep | Restoration) -> str:
     """The same with every run and every table, for programs."""
     return json.dumps(asdict(upkeep) | {"exit_code": upkeep.exit_code}, default=str, indent=1) + "\n"
 
@@ -55,9 +60,32 @@ def _lines(upkeep: Upkeep) -> Iterator[str]:
         )
     if upkeep.is_dry:
         yield "Nothing was changed: this was a dry run."
-    if upkeep.failures:
-        yield f"Not everything was done, {count(len(upkeep.failures), 'step')} failed; start it again after the remedy, and it goes on:"
-    for failed in upkeep.failures:
+    yield from _failed(upkeep.failures)
+
+
+def _restored_lines(made: Restoration) -> Iterator[str]:
+    would = "would be " if made.is_dry else ""
+    if not made.tables and not made.lost_runs:
+        yield f"{made.warehouse}: every table is whole, and no complete run lacks rows."
+    for one in made.tables:
+        back = "no version of it is whole" if one.version is None else f"{would}taken back to version {one.version}"
+        yield f"{one.table}: {back}"
+        yield from (f"  {file}" for file in one.damaged)
+        if one.set_aside:
+            yield f"  {would}renamed into {one.table}/_damaged: {', '.join(one.set_aside)}"
+    if made.lost_runs:
+        counts = "would count" if made.is_dry else "counts" if len(made.lost_runs) == 1 else "count"
+        yield f"{count(len(made.lost_runs), 'run')} {counts} no more; audit again, with the same --run-id:"
+    yield from (f"  {lost.run_id}: {lost.why}" for lost in made.lost_runs)
+    if made.is_dry:
+        yield "Nothing was changed: this was a dry run."
+    yield from _failed(made.failures)
+
+
+def _failed(failures: Sequence[FailedStep]) -> Iterator[str]:
+    if failures:
+        yield f"Not everything was done, {count(len(failures), 'step')} failed; start it again after the remedy, and it goes on:"
+    for failed in failures:
         yield f"  {failed.table}: {failed.what}: {failed.reason}; {failed.remedy}"
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, TypeVar
 
@@ -55,6 +55,24 @@ class ArrowTables(ABC):
         """Whether the warehouse holds a table of this name."""
         return self.dataset(table) is not None
 
+    def count(self, table: str, /, **equal: str | int | None) -> int | None:
+        """How many rows have columns of the given values; None if there is no such table. Of every file that may have some the end is read.
+
+        Raises:
+            UsageError: it cannot be read.
+        """
+        with self._reading(table):
+            dataset = self.dataset(table, equal, [])
+            return None if dataset is None else dataset.count_rows(filter=condition(equal))
+
+    def damage(self, table: str) -> str | None:
+        """Which file of a table is damaged, and how; None where that cannot be seen."""
+        return None
+
+    def way_back(self) -> str:
+        """What to do about damage."""
+        return "Go back to a version of the table that is whole (RESTORE of Delta), or audit again into a new warehouse"
+
     def rows(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
         """The rows of a table whose columns equal the given values, in no order, MOST_ROWS at most.
 
@@ -66,7 +84,7 @@ class ArrowTables(ABC):
         Raises:
             UsageError: the table cannot be read, or holds something else than rows of this kind.
         """
-        with reading(self.location, table):
+        with self._reading(table):
             dataset = self.dataset(table, equal, _fields(kind))
             if dataset is None:
                 return ()
@@ -77,7 +95,7 @@ class ArrowTables(ABC):
 
     def distinct(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
         """Like `rows`, each value once."""
-        with reading(self.location, table):
+        with self._reading(table):
             dataset = self.dataset(table, equal, _fields(kind))
             if dataset is None:
                 return ()
@@ -93,7 +111,7 @@ class ArrowTables(ABC):
         Raises:
             UsageError: the table cannot be read, or lacks one of the columns.
         """
-        with reading(self.location, table):
+        with self._reading(table):
             dataset = self.dataset(table, equal)
             if dataset is None:
                 return None
@@ -115,7 +133,7 @@ class ArrowTables(ABC):
         Raises:
             UsageError: the table cannot be read, or a column is of another type.
         """
-        with reading(self.location, table):
+        with self._reading(table):
             # a condition does not say which columns it names
             dataset = self.dataset(table, equal, schema.names if where is None else None)
             if dataset is None:
@@ -127,13 +145,16 @@ class ArrowTables(ABC):
             ]
             return pa.Table.from_arrays(columns, schema=schema)
 
+    def _reading(self, table: str) -> AbstractContextManager[None]:
+        return reading(self.location, table, self.damage, self.way_back)
+
     def typed(self, table: str, rows: pa.Table, kind: type[RowT], /) -> tuple[RowT, ...]:
         """Rows of a table, read before, as rows of a class.
 
         Raises:
             UsageError: they are something else.
         """
-        with reading(self.location, table):
+        with self._reading(table):
             return tuple(decoded(kind, rows))
 
 
@@ -155,8 +176,16 @@ def condition(equal: dict[str, str | int | None], where: ds.Expression | None = 
 
 
 @contextmanager
-def reading(location: str, table: str) -> Iterator[None]:
+def reading(
+    location: str, table: str, damage: Callable[[str], str | None] | None = None, way_back: Callable[[], str] | None = None
+) -> Iterator[None]:
     """Turn whatever a table's files can do wrong into one sentence.
+
+    Args:
+        location: of the tables.
+        table: the one that is read.
+        damage: gives which of its files is damaged, if one is.
+        way_back: what to do about that.
 
     Raises:
         UsageError: with that sentence.
@@ -164,9 +193,11 @@ def reading(location: str, table: str) -> Iterator[None]:
     try:
         yield
     except (DeltaError, OSError, pa.ArrowException, RowMismatchError, ValueError) as error:
+        where = f"warehouse {location}: table {table} cannot be read"
+        if damage is not None and way_back is not None and (damaged := damage(table)):
+            raise UsageError(f"{where}: {damaged}. {way_back()}") from None
         raise UsageError(
-            f"warehouse {location}: table {table} cannot be read: {_sentence(error)}. "
-            "Check the permissions of its files; if they are damaged, audit again into a new warehouse"
+            f"{where}: {_sentence(error)}. Check the permissions of its files; if they are damaged, audit again into a new warehouse"
         ) from None
 
 

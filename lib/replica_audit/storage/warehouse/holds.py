@@ -22,9 +22,10 @@ from typing import Any
 import pyarrow as pa
 
 from replica_audit.errors import UsageError
-from replica_audit.rows import AUDIT_RUNS
+from replica_audit.rows import AUDIT_RUNS, TABLES
 from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.runs import RunHolder
+from replica_audit.storage.warehouse.faults import warehouse_place
 from replica_audit.storage.warehouse.java_errors import is_conflict
 from replica_audit.storage.warehouse.processes import is_alive, this_process
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
@@ -175,11 +176,19 @@ def take(
             if not got:
                 _held_here.discard(key)
         if got:
-            return Hold(warehouse, run_id, attempt, replaces=number > 1 or before is not None, every_seconds=every_seconds)
+            replaces = number > 1 or before is not None or _has_rows(warehouse, run_id)
+            return Hold(warehouse, run_id, attempt, replaces=replaces, every_seconds=every_seconds)
         if now is not None:
             raise UsageError(_held(run_id, now))
         number *= 2  # the rows of earlier attempts were deleted, their numbers are still known
     raise UsageError(f"--run-id {run_id}: table audit_runs takes no row of it; give another --run-id")
+
+
+def _has_rows(warehouse: DeltaWarehouse, run_id: str) -> bool:
+    """Whether tables hold rows of a run that `audit_runs` does not know: a power cut took its row there, or a restoration."""
+    if warehouse_place(warehouse.location) is None:
+        return False
+    return any(warehouse.tables.count(table.name, run_id=run_id) for table in TABLES if table is not AUDIT_RUNS)
 
 
 def latest_attempt(warehouse: DeltaWarehouse, run_id: str) -> Attempt | None:

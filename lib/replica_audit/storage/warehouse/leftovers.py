@@ -22,6 +22,13 @@ def temporary_files(table: Path, seconds: float) -> tuple[Path, ...]:
     return tuple(path for path in _entries(table / LOG) if _TEMPORARY.fullmatch(path.name) and _age(path) >= seconds)
 
 
+def is_begun(table: Path) -> bool:
+    """Whether a directory is what a table begins with: a log without an entry and a checkpoint, and no file of data."""
+    if not (table / LOG).is_dir() or any(table.glob("*.parquet")):
+        return False
+    return not any(path.suffix in (".json", ".crc", ".parquet") and not path.name.startswith(".") for path in _entries(table / LOG))
+
+
 def clear_begun(table: Path, seconds: float) -> bool:
     """Clear away a table that was begun and got no first commit, if nothing was done in it for so many seconds.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -14,8 +15,11 @@ from deltalake.exceptions import TableNotFoundError
 
 from replica_audit.errors import UsageError
 from replica_audit.files.object_store import S3_SCHEMES
+from replica_audit.program import command_line
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables, Equal, reading
 from replica_audit.storage.warehouse.catalog import is_catalog_name
+from replica_audit.storage.warehouse.damage import first_damage
+from replica_audit.storage.warehouse.leftovers import LOG, is_begun
 
 _PRUNED_BY = ("run_id", "topic", "partition")  # columns whose values need no quoting; a file's statistics tell whether it can hold them
 
@@ -46,23 +50,16 @@ class WarehouseTables(ArrowTables):
 
     def has(self, table: str) -> bool:
         """Whether the warehouse holds a table of this name; of its files none is looked at, of which there may be thousands."""
-        with reading(self.location, table):
+        with self._reading(table):
             return self._opened(table) is not None
 
     def dataset(self, table: str, equal: Equal | None = None, names: Sequence[str] | None = None) -> ds.Dataset | None:
         """The table as of now, without the files that cannot hold a wanted row; of files no unwanted columns are read anyway."""
-        with reading(self.location, table):
+        with self._reading(table):
             opened = self._opened(table)
             if opened is None:
                 return None
-            prunable = [(name, "=", value) for name in _PRUNED_BY if (value := (equal or {}).get(name)) is not None]
-            return opened.to_pyarrow_dataset(filesystem=self._filesystem(table), file_pruning_predicate=prunable or None)
-
-    def _filesystem(self, table: str) -> pyarrow.fs.FileSystem | None:
-        """Arrow's own for local files: delta-rs' calls Python in Arrow's threads, which may abort a process that ends meanwhile."""
-        if self._local is None:
-            return None
-        return pyarrow.fs.SubTreeFileSystem(str((self._local / table).absolute()), pyarrow.fs.LocalFileSystem())
+            return arrow_dataset(opened, None if self._local is None else self._local / table, equal)
 
     def _opened(self, table: str) -> DeltaTable | None:
         """A table as of now; None if it is not there."""
@@ -70,14 +67,59 @@ class WarehouseTables(ArrowTables):
             where = f"{self.location.rstrip('/')}/{table}"
         else:
             where = str(self._local / table)
-            if not (self._local / table).exists():
+            if not (self._local / table).exists() or is_begun(self._local / table):
                 return None
         try:
-            return DeltaTable(where, storage_options=_options(where))
+            opened = DeltaTable(where, storage_options=_options(where))
         except TableNotFoundError:
             if self._local is None:
                 return None
             raise
+        if self._local is not None:
+            self._refuse_empty_entry(table, opened.version())
+        return opened
+
+    def _refuse_empty_entry(self, table: str, version: int) -> None:
+        """Refuse a table whose last entry of the log is empty: it reads as a commit of nothing, and rows of the one before would count."""
+        entry = Path(LOG, f"{version:020}.json")
+        with suppress(FileNotFoundError):  # there is a checkpoint
+            if not (self._directory(table) / entry).stat().st_size:
+                raise UsageError(
+                    f"warehouse {self.location}: table {table}: {self._directory(table) / entry} is empty, as a power cut leaves it. "
+                    f"{self.way_back()}"
+                )
+
+    def damage(self, table: str) -> str | None:
+        """Which file of a local table is damaged, and how."""
+        damaged = None if self._local is None else first_damage(self._directory(table))
+        return None if damaged is None else f"{self._directory(table) / damaged.path} {damaged.why}"
+
+    def way_back(self) -> str:
+        """What to do about damage."""
+        if self._local is None:
+            return super().way_back()
+        command = f"{command_line('maintain')} --warehouse {self.location} --restore"
+        return (
+            f"{command} goes back to the last version that is whole, with --dry-run it shows which runs that loses; "
+            "or audit again into a new warehouse"
+        )
+
+    def _directory(self, table: str) -> Path:
+        return (self._local or Path()) / table
+
+
+def arrow_dataset(opened: DeltaTable, directory: Path | None, equal: Equal | None) -> ds.Dataset:
+    """A version of a table without the files that cannot hold a row whose columns equal the given values; pages are checked by their CRC.
+
+    `directory` is that of a local table, read by Arrow's own file system: delta-rs' calls Python in Arrow's threads, which may abort a
+    process that ends meanwhile.
+    """
+    own = None if directory is None else pyarrow.fs.SubTreeFileSystem(str(directory.absolute()), pyarrow.fs.LocalFileSystem())
+    prunable = [(name, "=", value) for name in _PRUNED_BY if (value := (equal or {}).get(name)) is not None]
+    found = opened.to_pyarrow_dataset(filesystem=own, file_pruning_predicate=prunable or None)
+    if isinstance(found, ds.FileSystemDataset):
+        found.format.default_fragment_scan_options = ds.ParquetFragmentScanOptions(pre_buffer=True, page_checksum_verification=True)
+    return found
 
 
 def _local(location: str) -> Path | None:

@@ -41,12 +41,27 @@ class SparkTables(ArrowTables):
 
     def dataset(self, table: str, equal: Equal | None = None, names: Sequence[str] | None = None) -> ds.Dataset | None:
         """What Spark reads of the table."""
-        frame = self._frame(table)
+        frame = self._chosen(table, equal or {})
         if frame is None:
             return None
-        for name, value in (equal or {}).items():
-            if name in frame.columns:
-                frame = frame.where(F.col(name).isNull() if value is None else F.col(name) == F.lit(value))
         if names is not None:
             frame = frame.select(*(name for name in frame.columns if name in {*names, *(equal or {})}))
         return ds.dataset(frame.toArrow())
+
+    def has(self, table: str) -> bool:
+        """Whether there is such a table; nothing of it is read."""
+        return self._frame(table) is not None
+
+    def count(self, table: str, /, **equal: str | int | None) -> int | None:
+        """As Spark counts: no row leaves its tasks."""
+        frame = self._chosen(table, equal)
+        return None if frame is None else frame.count()
+
+    def _chosen(self, table: str, equal: Equal) -> DataFrame | None:
+        frame = self._frame(table)
+        if frame is None:
+            return None
+        for name, value in equal.items():
+            if name in frame.columns:
+                frame = frame.where(F.col(name).isNull() if value is None else F.col(name) == F.lit(value))
+        return frame

@@ -77,7 +77,7 @@ class _TableFile:
         self._rows = 0
         with self._named():
             self._stream = self._path.open("xb")
-        self._writer = pq.ParquetWriter(self._stream, schema, compression="zstd", write_statistics=True)
+        self._writer = pq.ParquetWriter(self._stream, schema, compression="zstd", write_statistics=True, write_page_checksum=True)
 
     def write(self, rows: pa.Table) -> None:
         with self._named():

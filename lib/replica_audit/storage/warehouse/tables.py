@@ -84,13 +84,20 @@ class DeltaWarehouse:
         detail = self.spark.sql(f"DESCRIBE DETAIL {self.identifier(_BY_NAME[name])}").first()
         return detail["location"] if detail else None
 
-    def create_missing(self) -> None:
+    def create_missing(self, look: Callable[[ArrowTables], None] | None = None) -> None:
         """Create the tables that are not there yet, and let those of an older version take what this one writes.
+
+        `look` is given the tables before any is changed; those of a store or a catalog once all are there.
 
         Raises:
             UsageError: the place cannot be written, or holds something else under a table's name.
         """
+        place = warehouse_place(self.location)
+        if look is not None and place is not None and place.path.is_dir():
+            look(WarehouseTables(self.location))
         _do_all([partial(self._make_ready, table) for table in TABLES])
+        if look is not None and place is None:
+            look(self.tables)
 
     def _make_ready(self, table: Table) -> None:
         kept = self._properties(table)

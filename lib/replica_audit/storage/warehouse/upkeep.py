@@ -25,7 +25,7 @@ from replica_audit.rows import AUDIT_RUNS, Table
 from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.runs import NOTHING_READ
 from replica_audit.storage.warehouse import leftovers
-from replica_audit.storage.warehouse.arrow_tables import reading
+from replica_audit.storage.warehouse.arrow_tables import ArrowTables, reading
 from replica_audit.storage.warehouse.faults import warehouse_place
 from replica_audit.storage.warehouse.holds import attempt_of, is_held
 from replica_audit.storage.warehouse.java_errors import is_conflict
@@ -117,9 +117,13 @@ class WarehouseUpkeep:
             state=state,
         )
 
-    def oldest_audit(self) -> datetime | None:
-        """When the oldest audit began that still runs, UTC; None if none runs. A removal of a run is not an audit."""
-        running = [(row["run_id"], attempt_of(row)) for row in self._rows() if row["status"] == "running" and not _is_removal(row)]
+    def oldest_audit(self, tables: ArrowTables | None = None) -> datetime | None:
+        """When the oldest audit began that still runs, UTC; None if none runs. A removal of a run is not an audit.
+
+        `tables` are read instead of the warehouse's own, which may be damaged.
+        """
+        rows = self._rows() if tables is None else tables.columns(AUDIT_RUNS.name, _RUNS).to_pylist()
+        running = [(row["run_id"], attempt_of(row)) for row in rows if row["status"] == "running" and not _is_removal(row)]
         return min((one.started_at for run_id, one in running if is_held(self.warehouse, run_id, one)), default=None)
 
     def begin_removal(self, runs: Sequence[KnownRun]) -> None:
@@ -146,6 +150,10 @@ class WarehouseUpkeep:
             self.begin_removal(runs)
         removing = {(row["run_id"], row["started_at"].astimezone(UTC)) for row in self._rows() if _is_removal(row)}
         return [run for run in runs if (run.run_id, run.started_at) in removing]
+
+    def restore(self, table: Table, version: int) -> None:
+        """Take a table back to a version, by a commit of its own."""
+        again(lambda: self._delta(table).restoreToVersion(version))
 
     def count_rows(self, table: Table, runs: Sequence[KnownRun]) -> int:
         """How many rows of some runs a table has.

@@ -1,0 +1,189 @@
+"""Files of a table that a power cut, a full disk or a person left empty, torn or missing: which, and what of the table is whole.
+
+A file of Delta's log is written once and never again, but nothing makes sure that its bytes are on the disk when its name is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from replica_audit.storage.warehouse.leftovers import LOG
+
+_VERSION = re.compile(r"(\d{20})\.(.+)")
+_HIDDEN = re.compile(r"\.(\d{20})\.(json|crc|checkpoint.*)\.crc")  # checksums that Hadoop keeps of the files of the log
+_LAST_CHECKPOINT = "_last_checkpoint"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedFile:
+    """A file, by its path below the table, and what is wrong with it: `is empty`."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLog:
+    """A table's log.
+
+    Args:
+        whole_to: the last version up to which nothing is damaged; None if there is none.
+        latest: the last version that has a name.
+        damaged: what is damaged, the oldest first.
+        beyond: the names of files in the log that are damaged, or of versions after `whole_to`: without them the table is as of then.
+    """
+
+    whole_to: int | None
+    latest: int | None
+    damaged: tuple[DamagedFile, ...] = ()
+    beyond: tuple[str, ...] = ()
+
+
+def table_log(table: Path) -> TableLog:
+    """Look at a table's log: the newest checkpoint that can be read, and every entry after it.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    files = _LogFiles.of(table / LOG)
+    damaged: list[DamagedFile] = []
+    base, useless = -1, []
+    for version, names in sorted(files.checkpoints.items(), reverse=True):
+        reasons = [(name, why) for name in names if (why := _parquet_or_json_damage(table / LOG / name))]
+        if not reasons:
+            base = version
+            break
+        damaged += (DamagedFile(path=f"{LOG}/{name}", why=why) for name, why in reasons)
+        useless += names
+    whole_to = base if base >= 0 else None
+    newest = max((*files.entries, *files.sums), default=-1)
+    for version in range(base + 1, newest + 1):
+        name = f"{version:020}.json"
+        why = entry_damage(table / LOG / name) if version in files.entries else "is missing"
+        if why is not None:
+            damaged.append(DamagedFile(path=f"{LOG}/{name}", why=why))
+            break
+        whole_to = version
+    beyond = useless + [name for version, name in files.all if version > (-1 if whole_to is None else whole_to)]
+    if useless and (table / LOG / _LAST_CHECKPOINT).exists():
+        beyond.append(_LAST_CHECKPOINT)
+    return TableLog(whole_to=whole_to, latest=newest if newest >= 0 else None, damaged=tuple(damaged), beyond=tuple(dict.fromkeys(beyond)))
+
+
+def entry_damage(path: Path) -> str | None:
+    """What is wrong with an entry of a log; None: nothing.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    content = path.read_bytes()
+    if not content:
+        return "is empty, as a power cut leaves it"
+    try:
+        is_whole = all(isinstance(json.loads(line), dict) for line in content.splitlines() if line.strip(b" "))
+    except ValueError:
+        is_whole = False
+    return None if is_whole else f"is torn or overwritten ({len(content)} bytes, no whole lines of JSON)"
+
+
+def data_damage(
+    table: Path, version: int | None = None, known: dict[str, str | None] | None = None, log: Path | None = None
+) -> Iterator[DamagedFile]:
+    """The data files of a version that are damaged; each is read whole.
+
+    Args:
+        table: its directory.
+        version: None for the latest.
+        known: what is known of files by their paths, and is added to.
+        log: the directory that holds the log to go by; None for the table's own.
+
+    Raises:
+        DeltaError: the log cannot be read as of that version.
+    """
+    files = (
+        pa.table(DeltaTable(str(log or table), version=version).get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pylist()
+    )
+    known = {} if known is None else known
+    for file in files:
+        path = unquote(file["path"])
+        if path not in known:
+            known[path] = _data_file_damage(table / path, file["size_bytes"])
+        if why := known[path]:
+            yield DamagedFile(path=path, why=why)
+
+
+def first_damage(table: Path) -> DamagedFile | None:
+    """The first file of a table that is damaged; None if none is, or it cannot be seen."""
+    try:
+        if not (table / LOG).is_dir():
+            return None
+        damaged = table_log(table).damaged
+        return damaged[0] if damaged else next(data_damage(table), None)
+    except (OSError, DeltaError):
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LogFiles:
+    entries: frozenset[int]
+    sums: frozenset[int]
+    checkpoints: dict[int, list[str]] = field(default_factory=dict)
+    all: list[tuple[int, str]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, log: Path) -> _LogFiles:
+        entries, sums = set(), set()
+        checkpoints: dict[int, list[str]] = {}
+        every = []
+        for name in sorted(path.name for path in log.iterdir()):
+            if match := _VERSION.fullmatch(name):
+                version, kind = int(match[1]), match[2]
+                if kind == "json":
+                    entries.add(version)
+                elif kind == "crc":
+                    sums.add(version)
+                elif kind.startswith("checkpoint."):
+                    checkpoints.setdefault(version, []).append(name)
+                else:
+                    continue
+                every.append((version, name))
+            elif match := _HIDDEN.fullmatch(name):
+                every.append((int(match[1]), name))
+        return cls(entries=frozenset(entries), sums=frozenset(sums), checkpoints=checkpoints, all=every)
+
+
+def _parquet_or_json_damage(path: Path) -> str | None:
+    return entry_damage(path) if path.suffix == ".json" else _parquet_damage(path)
+
+
+def _data_file_damage(path: Path, size_bytes: int) -> str | None:
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return "is missing"
+    if size != size_bytes:
+        return f"has {size} of {size_bytes} bytes" if size else "is empty, as a power cut leaves it"
+    return _parquet_damage(path)
+
+
+def _parquet_damage(path: Path) -> str | None:
+    """What is wrong with a Parquet file, by its end, and by the checksums of its pages."""
+    if not path.stat().st_size:
+        return "is empty, as a power cut leaves it"
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for _batch in file.iter_batches():
+                pass
+    except (OSError, pa.ArrowException) as error:
+        return f"cannot be read: {' '.join(str(error).split())[:200].rstrip('.')}"
+    return None
