@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collect.collections import collect_cluster
+from tests.collect.collections import collect_cluster, resealed
 from tests.formats import record_files as rf
 from tests.formats import transaction_files as tf
 from tests.partition import test_open_transactions as opened
@@ -45,7 +45,7 @@ def set_clock(broker: Path, by: timedelta) -> int:
             changed += count
         elif path.suffix == ".json" and COLLECTED_AT.search(text := path.read_text(encoding="utf-8")):
             content, count = COLLECTED_AT.subn(lambda found: shifted_in_manifest(found, by), text)
-            path.write_text(content, encoding="utf-8")
+            path.write_bytes(resealed(json.loads(content)))
             changed += count
     for path in broker.rglob("*"):
         at = path.stat().st_mtime + by.total_seconds()
