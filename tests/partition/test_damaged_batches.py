@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 
 def home_of(root: Path, disks: dict[int, Disk], **given: object) -> Path:
-    Cluster(disks=disks, leader_epoch=4, isr=(1, 2, 3), **given).audit(root, RULE)  # type: ignore[arg-type]
+    Cluster(disks=disks, leader_epoch=4, isr=tuple(disks), **given).audit(root, RULE)  # type: ignore[arg-type]
     (home,) = root.iterdir()
     return home
 

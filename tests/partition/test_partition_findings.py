@@ -83,7 +83,7 @@ def test_of_two_that_lose_nothing_the_one_that_is_elected_cleanly_is_first(tmp_p
 @pytest.mark.parametrize(
     ("fields", "because"),
     [
-        pytest.param({"leader": 1}, None, id="somebody leads"),
+        pytest.param({"leader": 1, "isr": [1]}, None, id="somebody leads"),
         pytest.param({"leader": None}, "leader-not-named", id="the file does not say"),
         pytest.param({"leader_epoch": 0}, "metadata-outdated", id="a log knows a later epoch than the metadata"),
     ],
