@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from replica_audit import cli
+from tests.house.checkout import ROOT
 from tests.support.before_spark import STARTED, before_spark
 
 
@@ -56,7 +58,10 @@ def test_what_cannot_end_well_is_refused_without_spark_and_before_anything_is_wr
     for module, entry in (("tests.support.before_spark", "before_spark"), ("replica_audit.cli", "main")):
         ask = f"import sys; from {module} import {entry}; code = {entry}(sys.argv[1:])"
         code = f"{ask}; assert 'pyspark' not in sys.modules; sys.exit(code)"
-        done = subprocess.run([sys.executable, "-c", code, "audit", *arguments], capture_output=True, text=True, check=False)
+        command = [sys.executable, "-c", code, "audit", *arguments]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": f"{ROOT / 'lib'}:{ROOT}"}
+        )
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
         assert done.stderr.startswith("error: ")
         assert said in done.stderr
