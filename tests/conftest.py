@@ -25,8 +25,10 @@ SPARK_MASTER SPARK_SUBMIT_ARGS SPARK_DRIVER_MEMORY SPARK_LOCAL_DIRS SPARK_CONF_D
 for _name in _OF_THE_SHELL.split():
     os.environ.pop(_name, None)
 os.environ["TERM"] = "xterm"
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background; what tests start inherits it
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# as a shell, or nohup, starts what runs in the background; what tests start inherits it
+for _signal, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_signal) is signal.SIG_IGN:
+        signal.signal(_signal, _handler)
 os.umask(0o022)  # tests take rights away from other users, who have them before
 
 settings.register_profile("bounded", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
