@@ -15,7 +15,8 @@ from tests.support import in_process
 CORRUPTED = SHARED / "corrupted"
 CASES = sorted(path.parent for path in CORRUPTED.glob("*/corruption.json"))
 OTHERS = [root for root in sorted(SHARED.glob("*/*")) if root.name in ("before", "after", "stopped") and root.is_dir()]
-CLEAN = [CORRUPTED / "uncorrupted" / "before", *sorted(SAMPLE.iterdir()), *(root for root in OTHERS if root.parent.name != "corrupted")]
+CLEAN = [*CORRUPTED.glob("uncorrupted/before"), *sorted(SAMPLE.iterdir()), *(root for root in OTHERS if root.parent.name != "corrupted")]
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared clusters do not stand beside the project")
 _FIRST = re.compile(r"baseOffset (\d+)")
 _POSITION = re.compile(r"at position (\d+), size")
 _CHANGES = {"flipped": "crc", "loses its last": "unframed", "partitionLeaderEpoch": "leader_epoch"}
@@ -48,6 +49,7 @@ def test_each_corruption_is_found_with_the_brokers_that_hold_it_well(case: Path)
         assert position is None or row["byte_offset"] == int(position[1])
 
 
+@needs_shared
 def test_the_cases_hold_every_kind() -> None:
     kinds = {damage for case in CASES for _file, _offset, damage in expected(case)}
     assert kinds == {"crc", "unframed", "leader_epoch"}
@@ -65,6 +67,7 @@ def test_nothing_is_damaged_elsewhere(root: Path) -> None:
     assert not rows
 
 
+@needs_shared
 @pytest.mark.clusters
 def test_the_report_says_what_to_recover_from_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root, out = CORRUPTED / "flipped-byte-clean-shutdown" / "before", tmp_path / "run.json"
@@ -81,6 +84,7 @@ def test_the_report_says_what_to_recover_from_where(tmp_path: Path, capsys: pyte
     assert "Recover offsets 19..21 from broker 1: its copy passes its CRC and is the batch as written; the same is on broker 3" in told
 
 
+@needs_shared
 @pytest.mark.clusters
 def test_a_torn_batch_after_a_clean_stop_is_not_left_to_the_broker(capsys: pytest.CaptureFixture[str]) -> None:
     """The real broker appended the batch anew behind the torn one, and the log held a batch with a wrong CRC from then on."""
