@@ -95,6 +95,15 @@ def open_to_write(flag: str, path: Path, flags: int = 0) -> int:
         return opened
 
 
+def open_no_link(folder: str | Path, parent: int | None = None) -> int:
+    """Open a folder, by its name in an open one if `parent` is given; return its descriptor.
+
+    Raises:
+        OSError: it is a link, no folder, or cannot be opened.
+    """
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+
+
 def open_own_folder(flag: str, folder: Path, mode: int = 0o777) -> int:
     """Make a folder, or open the one of this user that is there; return its descriptor, by which to make and remove what is in it.
 
@@ -106,7 +115,7 @@ def open_own_folder(flag: str, folder: Path, mode: int = 0o777) -> int:
         folder.mkdir(mode=mode)
     except FileExistsError:
         refuse_foreign(flag, folder)
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    opened = open_no_link(folder)
     if os.fstat(opened).st_uid != os.geteuid():
         os.close(opened)
         refuse_foreign(flag, folder)
@@ -141,7 +150,7 @@ def remove_own(folder: int, name: str) -> None:
     Raises:
         OSError: it is not there, a link, or cannot be removed.
     """
-    opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    opened = open_no_link(name, folder)
     try:
         os.close(os.open(MARKER, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=opened))
         empty(opened)

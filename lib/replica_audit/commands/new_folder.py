@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from replica_audit.errors import OutputError, UsageError
-from replica_audit.own_folder import open_own_folder
+from replica_audit.own_folder import open_no_link, open_own_folder
 
 _REMEDY = "give a new or empty folder, in a place that can be written"
 
@@ -61,7 +61,7 @@ def _write(folder: int, parts: Sequence[str], content: str, mode: int) -> None:
     if len(parts) > 1:
         with suppress(FileExistsError):
             os.mkdir(parts[0], dir_fd=folder)
-        below = os.open(parts[0], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        below = open_no_link(parts[0], folder)
         try:
             _write(below, parts[1:], content, mode)
         finally:

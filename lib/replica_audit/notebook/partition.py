@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from html import escape
@@ -11,7 +10,6 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
-import pyarrow as pa
 
 from replica_audit.commands.command import show
 from replica_audit.errors import InputError, UsageError
@@ -25,12 +23,9 @@ from replica_audit.protocol.simulation.situation import Action
 from replica_audit.report.facts.explanation import Explained, Explanation, explain
 from replica_audit.report.facts.question import Question
 from replica_audit.report.text import explanation_text
-from replica_audit.rows import AUDIT_RUNS
-from replica_audit.rows.arrow import schema_of
 from replica_audit.storage.inputs.replica_files import replica_files
 
 _CURRENT = "current"
-_INPUTS = pa.schema([schema_of(AUDIT_RUNS).field(name) for name in ("inputs", "config")])
 
 
 class Partition:
@@ -185,12 +180,12 @@ class Partition:
         log = logs.iloc[0]
         segments = self._pandas("segment_epochs")
         own = segments[(segments["broker_id"] == broker) & (segments["log_dir"] == log["log_dir"])]
-        run = self._place.tables.columns("audit_runs", _INPUTS, run_id=self.run_id, cluster_id=self.cluster_id).to_pylist()[0]
-        follow_links = bool(json.loads(run["config"] or "{}").get("follow_links"))
+        run = self._explained.partition.run
+        follow_links = bool(run.settings.get("follow_links"))
         sources = set(own["source"]) or {"raw"}
         try:
             files = replica_files(
-                run["inputs"] or [], self.cluster_id, broker, log["log_dir"], log["directory"], sources, follow_links=follow_links
+                run.inputs or (), self.cluster_id, broker, log["log_dir"], log["directory"], sources, follow_links=follow_links
             )
             yield from batches_in(files.segments, first, last, before=before)
         except (OSError, InputError) as error:

@@ -17,7 +17,7 @@ from replica_audit.protocol.simulation.situation import Action
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.facts.question import Question, parse_partition
 from replica_audit.rows import REPLICA_VERDICTS
-from replica_audit.rows.runs import AuditRun as RunRow
+from replica_audit.rows.runs import AuditRun
 from replica_audit.words import count
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Run:
     column by its name (`run.verdicts(verdict="committed_loss")`); only files that can hold such rows are opened.
     """
 
-    def __init__(self, place: FrameSource, run_id: str, rows: Sequence[RunRow]) -> None:
+    def __init__(self, place: FrameSource, run_id: str, rows: Sequence[AuditRun]) -> None:
         """`rows` are the run's of `audit_runs`, one for each cluster."""
         self._place = place
         self.run_id = run_id

@@ -23,7 +23,7 @@ from replica_audit.partition.known.cleaning import compaction
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition
 from replica_audit.partition.known.running import is_alive, may_have_run
-from replica_audit.partition.pairs.pair import PairKeys, equal_rows, lookup_rows
+from replica_audit.partition.pairs.pair import PairKeys, equal_rows, lookup_rows, verdict_row
 from replica_audit.partition.replicas import replica_rows
 from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows
 from replica_audit.partition.replicas.loading import Loaded, load
@@ -42,7 +42,7 @@ from replica_audit.protocol.transactions.open_transactions import open_transacti
 from replica_audit.protocol.transactions.segment_producers import producers_of_log
 from replica_audit.protocol.verdict.partition_findings import looks_at_table
 from replica_audit.protocol.verdict.reasons import same_over_all
-from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.protocol.verdict.verdict import Judgement, Verdict
 from replica_audit.rows.audited import AuditedPartition
 from replica_audit.rows.findings import CheckedPartition
 from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
@@ -447,22 +447,9 @@ def _not_read(*_of: object) -> Any:
 
 def _verdict(keys: PairKeys, source: str, protocol: Protocol, leader: KnownReplica, *, compacted: bool) -> ReplicaVerdict:
     """The row of a follower whose log is its leader's."""
-    has_batches = bool(leader.log and leader.log.epochs)
-    return ReplicaVerdict(
-        topic=keys.topic,
-        partition=keys.partition,
-        leader_id=keys.leader_id,
-        follower_id=keys.follower_id,
-        leader_source=source,
-        verdict=str(Verdict.IDENTICAL),
-        severity=str(Severity.NONE),
+    judgement = Judgement(verdict=Verdict.IDENTICAL, reason=same_over_all(batches=bool(leader.log and leader.log.epochs)))
+    return verdict_row(keys, source, protocol, judgement)(
         common_prefix_end_offset=leader.end,
-        divergence_offset=None,
-        follower_diverged_end_offset=None,
-        leader_diverged_end_offset=None,
-        truncation_offset=None,
-        restart_offset=None,
-        protocol=str(protocol),
         removed_offsets=0,
         removed_records=0,
         removed_bytes=0,
@@ -470,37 +457,16 @@ def _verdict(keys: PairKeys, source: str, protocol: Protocol, leader: KnownRepli
         lost_records=0,
         lost_bytes=0,
         removed_below_high_watermark=0,
-        commit_evidence=None,
         removed_committed=0,
         removed_committed_offsets={},
         removed_commits=(),
-        first_removed_timestamp_ms=None,
-        last_removed_timestamp_ms=None,
         open_transactions=(),
-        observed_truncation_offset=None,
         already_truncated=False,
-        stuck=None,
-        wrong_lines_broker_id=None,
         wrong_lines=(),
-        hole=None,
         compacted=compacted,
-        evidence=None,
-        reason=same_over_all(batches=has_batches),
-        inferred_because=None,
-        cause=None,
-        wrong_epoch=None,
-        did_otherwise=None,
         differences=(),
         conflicts=(),
         cleaned_beyond_cut=False,
-        rests_on=None,
-        mismatch=None,
-        differing_keys=None,
-        records_unread=None,
-        not_compared_offsets=None,
-        bounded_by=None,
-        differing_records=None,
-        keys_may_differ=None,
     )
 
 

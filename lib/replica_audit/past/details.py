@@ -20,7 +20,7 @@ from replica_audit.report.facts.run_report import Finding
 from replica_audit.report.facts.worst_first import SEVERITIES
 from replica_audit.report.page.page_data import Losses, PageData
 from replica_audit.rows import FINDINGS, REPLICA_VERDICTS
-from replica_audit.rows.arrow import schema_of
+from replica_audit.rows.arrow import nullable_columns
 from replica_audit.rows.findings import RunFinding
 
 _KEYS = ["cluster_id", "code", "topic", "partition", "broker_id"]
@@ -72,7 +72,7 @@ def _statuses(run: PastRun, findings: Sequence[Finding]) -> tuple[str, ...]:
     """The status of each finding."""
     if not findings:
         return ()
-    schema = pa.schema([schema_of(FINDINGS).field(name).with_nullable(True) for name in _KEYS])
+    schema = nullable_columns(FINDINGS, _KEYS)
     wanted = pa.Table.from_pylist(
         [
             {

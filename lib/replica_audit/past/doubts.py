@@ -17,7 +17,7 @@ from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.facts.doubts import Doubts
 from replica_audit.rows import FINDINGS, INPUT_ERRORS, REPLICA_ROLES, REPLICA_VERDICTS, Table
-from replica_audit.rows.arrow import schema_of
+from replica_audit.rows.arrow import nullable_columns
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 
 # tables of older versions may lack a column, so that a condition names only what they all have
@@ -54,5 +54,4 @@ def doubts_of(tables: ArrowTables, run_id: str) -> Doubts:
 
 
 def _rows(tables: ArrowTables, table: Table, names: Sequence[str], run_id: str, where: ds.Expression | None = None) -> pa.Table:
-    schema = pa.schema([schema_of(table).field(name).with_nullable(True) for name in names])
-    return tables.columns(table.name, schema, where, run_id=run_id)
+    return tables.columns(table.name, nullable_columns(table, names), where, run_id=run_id)

@@ -6,7 +6,7 @@ Whether the values of a row fit their columns is Arrow's to say.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from enum import StrEnum
 from functools import cache, partial
@@ -66,6 +66,11 @@ def struct(**fields: pa.DataType) -> pa.StructType:
 def schema_of(table: Table) -> pa.Schema:
     """Return the columns of a table as an Arrow schema."""
     return pa.schema([_field(column, nullable=column.nullable) for column in table.columns])
+
+
+def nullable_columns(table: Table, names: Iterable[str]) -> pa.Schema:
+    """Return some columns of a table, each of which may be null: a table of an older version may lack it."""
+    return pa.schema([schema_of(table).field(name).with_nullable(True) for name in names])
 
 
 def _field(column: Column, *, nullable: bool) -> pa.Field[Any]:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from replica_audit.errors import OutputError, UsageError
 from replica_audit.files.locations import StoredPath, real_path
 from replica_audit.formats.salvage.saved_file import UNFINISHED
-from replica_audit.own_folder import refuse_foreign, refuse_shared
+from replica_audit.own_folder import open_no_link, refuse_foreign, refuse_shared
 from replica_audit.storage.inputs.given_input import location
 
 STATE, DOCUMENT, RECORDS, REPLAY, READER = "salvage.json", "SALVAGE.md", "records", "replay", "console-producer.properties"
@@ -100,7 +100,7 @@ class SalvageOutput:
                 folder.mkdir(mode=0o700, exist_ok=True)
                 refuse_foreign(f"--output {self.folder}", folder)
                 refuse_shared(f"--output {self.folder}", folder)
-            lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            lock = open_no_link(self.folder)
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

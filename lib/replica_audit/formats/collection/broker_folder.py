@@ -260,11 +260,13 @@ class CollectedLogDir:
         kept: dict[str, bytes] = {}
         unusable: dict[str, OSError] = {}
         digests = self.said.file_digests
-        for name in self.said.files if digests is not None else ():
+        if digests is None:
+            return kept, unusable
+        for name in self.said.files:
             path = self.folder / name
             try:
                 found = whole_content(path)
-                if digests is not None and file_digest(found) != digests.get(name):
+                if file_digest(found) != digests.get(name):
                     raise ForgedError("it was changed since, by the digest that the manifest has of it")
                 kept[str(path)] = found
             except OSError as error:

@@ -236,9 +236,8 @@ class TransactionsKnown:
             if follower is None or theirs is None or shared is None:
                 continue  # what its log tells is not known
             is_marked = self.last_marker(follower, opened.producer_id) > opened.first_offset
-            is_cleaned = not is_marked and opened.producer_id not in self._still_open(
-                follower.broker_id, theirs
-            )  # of an abort that was cut since
+            is_open = opened.producer_id in self._still_open(follower.broker_id, theirs)
+            is_cleaned = not is_marked and not is_open  # of an abort that was cut since
             if shared <= opened.first_offset or is_cleaned:
                 yield TransactionElsewhere(broker_id=verdict.follower_id, standing="not-there", marker_offset=None, is_removed=None)
             elif not is_marked:

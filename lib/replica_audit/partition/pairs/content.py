@@ -26,8 +26,8 @@ from replica_audit.protocol.epochs.replica_log import LoadedLog
 
 _FEW = 1_000  # batches that are read again of a log where windows cannot tell: some 10 ms
 _MANY = 100_000  # the same where nothing but the batches can tell whether the logs agree
-# in the place of a batch that could not be read again
 _SPANS = 16  # that are compared: each is looked up in both logs, and a log whose epochs alternate has thousands
+# in the place of a batch that could not be read again
 _UNREAD = BatchHeader(-1, 0, 0, 0, 0, -1, None, -1, 0, None, "none", False, False, -1, -1, -1)
 
 

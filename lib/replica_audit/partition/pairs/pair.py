@@ -258,6 +258,64 @@ def _point_row(keys: PairKeys, source: str, truncation: Truncation, *, applies: 
     )
 
 
+def verdict_row(keys: PairKeys, leader_source: str, protocol: Protocol, judgement: Judgement) -> Callable[..., ReplicaVerdict]:
+    """A row of `replica_verdicts` but for what a comparison tells; what of that is not given is unknown."""
+    return partial(
+        ReplicaVerdict,
+        topic=keys.topic,
+        partition=keys.partition,
+        leader_id=keys.leader_id,
+        follower_id=keys.follower_id,
+        leader_source=leader_source,
+        protocol=str(protocol),
+        verdict=str(judgement.verdict),
+        severity=str(judgement.severity),
+        reason=judgement.reason,
+        cause=judgement.cause,
+        inferred_because=None,
+        common_prefix_end_offset=None,
+        divergence_offset=None,
+        follower_diverged_end_offset=None,
+        leader_diverged_end_offset=None,
+        truncation_offset=None,
+        restart_offset=None,
+        removed_offsets=None,
+        removed_records=None,
+        removed_bytes=None,
+        lost_offsets=None,
+        lost_records=None,
+        lost_bytes=None,
+        removed_below_high_watermark=None,
+        commit_evidence=None,
+        removed_committed=None,
+        removed_committed_offsets=None,
+        removed_commits=None,
+        first_removed_timestamp_ms=None,
+        last_removed_timestamp_ms=None,
+        open_transactions=None,
+        observed_truncation_offset=None,
+        already_truncated=None,
+        stuck=None,
+        wrong_lines_broker_id=None,
+        wrong_lines=None,
+        hole=None,
+        compacted=None,
+        evidence=None,
+        wrong_epoch=None,
+        did_otherwise=None,
+        differences=None,
+        conflicts=None,
+        cleaned_beyond_cut=None,
+        rests_on=None,
+        mismatch=None,
+        differing_keys=None,
+        differing_records=None,
+        records_unread=None,
+        not_compared_offsets=None,
+        bounded_by=None,
+    )
+
+
 def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> ReplicaVerdict:
     comparison, removal, seen, keys = measured.comparison, measured.removal, measured.observed, pair.keys
     truncation = comparison.effect.truncation

@@ -19,11 +19,9 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any
 
-import pyarrow as pa
-
 from replica_audit.errors import UsageError
 from replica_audit.rows import AUDIT_RUNS, TABLES
-from replica_audit.rows.arrow import schema_of
+from replica_audit.rows.arrow import nullable_columns
 from replica_audit.rows.runs import RunHolder
 from replica_audit.storage.warehouse.faults import warehouse_place
 from replica_audit.storage.warehouse.java_errors import is_conflict
@@ -36,9 +34,7 @@ _CLAIMS = 40  # each number tried is twice the one before
 _RUNNING = "running"
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_OF_ATTEMPT = pa.schema(
-    [schema_of(AUDIT_RUNS).field(name).with_nullable(True) for name in ("status", "attempt", "holder", "started_at", "alive_at")]
-)
+_OF_ATTEMPT = nullable_columns(AUDIT_RUNS, ("status", "attempt", "holder", "started_at", "alive_at"))
 _held_here: set[tuple[str, str, datetime]] = set()
 
 

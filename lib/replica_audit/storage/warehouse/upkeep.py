@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from replica_audit.retention.choice import KnownRun, RunState
 from replica_audit.rows import AUDIT_RUNS, Table
-from replica_audit.rows.arrow import schema_of
+from replica_audit.rows.arrow import nullable_columns
 from replica_audit.rows.runs import NOTHING_READ
 from replica_audit.storage.warehouse import leftovers
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables, reading
@@ -53,7 +53,7 @@ _OF_RUN = (
     "alive_at",
     "last_seen_run_id",
 )
-_RUNS = pa.schema([schema_of(AUDIT_RUNS).field(name).with_nullable(True) for name in _OF_RUN])
+_RUNS = nullable_columns(AUDIT_RUNS, _OF_RUN)
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
