@@ -167,7 +167,7 @@ def _write(given: argparse.Namespace, report: Report, run: Callable[[], PastRun]
 
 
 def _interrupted(given: argparse.Namespace) -> str:
-    """What has become of the run: its tables say whether it was complete by then."""
+    """Tell what has become of the run: whether it counts, as its tables have it."""
     if _is_complete(given):
         return "interrupted: the run is complete and counts; what --json, --html and --metrics name may be missing"
     return "interrupted: the run is not complete, its rows do not count"

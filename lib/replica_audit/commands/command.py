@@ -26,7 +26,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command: its options and what runs it. `run` returns the exit code; `interrupted`: what a user is told who does that.
+    """A command: its options and what runs it. `run` returns the exit code; `interrupted` is told when a signal ends it.
 
     `summary` is one sentence. In `epilog`, {command} is what a user types to start this command, {program} what comes before any command's
     name. `check`, of one that runs on Spark, refuses in well below a second what could only fail: it raises an `AuditError`.

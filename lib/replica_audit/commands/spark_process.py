@@ -92,7 +92,7 @@ def end(*, silently: bool = False) -> None:
 
 
 def fate(error: BaseException) -> LostProcessError | Interruption | None:
-    """What became of the processes of Spark, if a failure is a consequence of that."""
+    """Find the process of Spark whose end caused a failure; None if none has ended."""
     if "pyspark" not in sys.modules:
         return None
     from py4j.protocol import Py4JError
@@ -124,7 +124,7 @@ def _of_jvm(code: int) -> str:
 
 
 def _of_parent() -> LostProcessError | Interruption:
-    """What became of the JVM that has started this process: its own signals are not seen from here."""
+    """Explain the end of the JVM that has started this process: its own signals are not seen from here."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 

@@ -22,7 +22,7 @@ _LONGEST_PATH = 1024  # of F_GETPATH
 
 
 class NotAFileError(OSError):
-    """What is no ordinary file: a folder, a pipe, a socket, a device. It is not read: reading might never end, or do something."""
+    """A folder, a pipe, a socket or a device in the place of a file. It is not read: reading might never end, or do something."""
 
     remedy = "copy the file itself in its place"
 
@@ -85,7 +85,7 @@ def leads_outside(path: str) -> LinkOutsideError | None:
 
 
 def status(path: Path) -> os.stat_result:
-    """What `Path.stat` tells, but nothing of what a link out of its confined folder leads to.
+    """Return what `Path.stat` does, but refuse a link that leads out of its confined folder.
 
     Raises:
         LinkOutsideError: it is such a link.
