@@ -135,6 +135,7 @@ def test_executors_find_the_store_that_spark_was_told_of(cluster: Cluster, tmp_p
 PROBE = """
 import json, sys
 from pyspark.sql import SparkSession
+from replica_audit.commands import spark_process
 
 def look(batches):
     import os, numpy, pyarrow, pyspark, replica_audit
@@ -144,6 +145,7 @@ def look(batches):
         places = [module.__file__ for module in (replica_audit, numpy, pyarrow, pyspark)] + [sys.executable, os.getcwd()]
         yield pyarrow.RecordBatch.from_pylist([{"native": native, "places": places, "path": sys.path}] * batch.num_rows)
 
+spark_process.start()
 spark = SparkSession.builder.getOrCreate()
 frame = spark.range(8, numPartitions=8).mapInArrow(look, "native boolean, places array<string>, path array<string>")
 open(sys.argv[1], "w").write(json.dumps([row.asDict() for row in frame.collect()]))

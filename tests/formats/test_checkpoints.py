@@ -407,7 +407,7 @@ _DIRECTORY = b"directory.id=9cFv8v7VRd6AXPYlnwxoJg\n"
         (b"version=1\nnode.id=3\n" + _DIRECTORY, "it has no cluster.id"),
         (b"node.id=3\ncluster.id=abc\n", "it has a node.id, which brokers read with version=1 only"),
         (b"version=9\nnode.id=3\ncluster.id=abc\n", "version '9' is not known"),
-        (b"version=1\nnode.id=3\ncluster.id=abc\ndirectory.id=9cFv\n", "directory.id '9cFv' cannot be read as one"),
+        (b"version=1\nnode.id=3\ncluster.id=abc\ndirectory.id=9cFv\n", "directory.id '...' (4 bytes) cannot be read as one"),
     ],
 )
 def test_what_no_broker_starts_with(content: bytes, refused: str | None):

@@ -125,7 +125,7 @@ def changed(*path: str | int, to: Any) -> bytes:
         (changed("log_dirs", 0, "segments_crc32c", to=2**32), "segments_crc32c"),
         (changed("log_dirs", 0, "small_files_bytes", to=None), "small_files_bytes"),
         (changed("log_dirs", 0, "small_files_crc32c", to=-1), "small_files_crc32c"),
-        (changed("log_dirs", 0, "replicas", 0, "directory", to="orders"), "replica directory"),
+        (changed("log_dirs", 0, "replicas", 0, "directory", to="orders"), "directory of a replica"),
         (changed("log_dirs", 0, "replicas", 0, "directory", to="/orders-0"), "directory"),
         (changed("log_dirs", 0, "replicas", 0, "later", to={"high_watermark": "x"}), "high_watermark"),
         (changed("log_dirs", 0, "replicas", 0, "captured_at", to="9999999-01-01"), "captured_at"),

@@ -21,6 +21,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numba import njit
 
+from replica_audit.files.opened import NotAFileError
 from replica_audit.formats.native import crc_kernel, native_code, scan_tables, segment_kernel
 from replica_audit.formats.native.native_code import SegmentScan
 from replica_audit.formats.replicas import segment_reader
@@ -255,7 +256,7 @@ def test_a_file_that_has_grown_is_read_as_far_as_it_went(tmp_path: Path) -> None
 
 def test_what_cannot_be_read_is_an_os_error(tmp_path: Path) -> None:
     (tmp_path / "00000000000000000000.log").mkdir()
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(NotAFileError):
         natively(tmp_path / "00000000000000000000.log")
     writable = os.open(tmp_path / "1.log", os.O_WRONLY | os.O_CREAT)  # every read of it fails
     try:

@@ -53,5 +53,5 @@ def test_an_error_of_a_task_is_one_sentence(spark: SparkSession, tmp_path: Path)
     on_spark(spark, tmp_path / "in", tmp_path / "out")
     (path,) = (tmp_path / "out" / "records").glob("*.parquet")
     path.write_bytes(b"something else")
-    with pytest.raises(OutputError, match="it is not a file of a salvage; salvage again, and it continues"):
+    with pytest.raises(OutputError, match="it is not a file of a salvage, or damaged; salvage again, and it continues"):
         on_spark(spark, tmp_path / "in", tmp_path / "out")

@@ -66,7 +66,7 @@ def _replay(operator: Operator, folder: Path) -> set[int]:
     block = re.search(r"```sh\n(.*?)```", (folder / "SALVAGE.md").read_text(encoding="utf-8"), re.DOTALL)
     assert block
     first, *lines = block[1].strip().split("\n")
-    assert first == f"cd {folder}"
+    assert first == f"cd -- {folder}"
     sent = set()
     for line in lines[:_REPLAYED]:
         topic, _hyphen, partition = re.findall(r"replay/(\S+)\.console\.txt", line)[0].rpartition("-")

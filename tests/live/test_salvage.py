@@ -91,7 +91,7 @@ def _replay(lab: Lab, folder: Path, script: Path) -> list[str]:
     block = re.search(r"```sh\n(.*?)```", (folder / "SALVAGE.md").read_text(encoding="utf-8"), re.DOTALL)
     assert block
     first, *commands = block[1].strip().split("\n")
-    assert shlex.split(first) == ["cd", str(folder)]
+    assert shlex.split(first) == ["cd", "--", str(folder)]
     ran = []
     for command in commands:
         words = [",".join(lab.bootstrap) if word == "HOST:PORT" else word for word in shlex.split(command, comments=True)]

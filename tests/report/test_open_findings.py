@@ -19,7 +19,7 @@ from replica_audit.report.facts.run_report import Report
 from replica_audit.report.text import plain_text as text
 from replica_audit.rows import FINDINGS
 from replica_audit.storage.warehouse.reader import WarehouseTables
-from tests.support.warehouse import STARTED, write_rows, write_warehouse
+from tests.support.warehouse import STARTED, forget_rows_of_tables, write_rows, write_warehouse
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 OFFLINE, LOSS = DATA / "offline" / "nobody-leads", DATA / "sample" / "committed-loss"
@@ -214,6 +214,7 @@ class TestEveryFinding:
         number = 100_000
         copies = [{**worst, "finding_key": f"committed_loss:many-{n}:1", "topic": "many", "partition": n} for n in range(number)]
         write_rows(tmp_path, {"findings": copies})
+        forget_rows_of_tables(tmp_path)
         document = as_json(tmp_path, capsys)
         assert document["changes"] == {"new": number + len(kept)}
         keys = Counter(row["finding_key"] for row in document["findings"])

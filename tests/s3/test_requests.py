@@ -18,7 +18,7 @@ import pytest
 
 from replica_audit.files.locations import located
 from replica_audit.formats.replicas.broker_files import replicas_of
-from replica_audit.model import ReplicaFiles
+from replica_audit.model import LogDirectory, ReplicaFiles
 from replica_audit.storage.inputs.sources import discover
 from tests.s3.store import Store
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 _OBJECTS = int(os.environ.get("OBJECTS", "1040"))
 _PAGE = 1000  # keys in an answer of S3
 _OF_THE_LOG_DIRECTORY = {
-    "meta.properties": b"version=1\nbroker.id=1\ncluster.id=many\n",
+    "meta.properties": b"version=1\nnode.id=1\ncluster.id=many\n",
     "replication-offset-checkpoint": b"0\n0\n",
     "recovery-point-offset-checkpoint": b"0\n0\n",
 }
@@ -77,7 +77,8 @@ def test_a_listing_tells_all_and_only_what_is_opened_is_asked_for(store: Store, 
     found: list[object] = []
     pages, others = asked(store, lambda: found.extend(replicas_of(located(f"{many}/broker-1"))))
     replicas = [one for one in found if isinstance(one, ReplicaFiles)]
-    assert len(replicas) == _OBJECTS // len(_OF_A_REPLICA) == len(found)
+    assert len(replicas) == _OBJECTS // len(_OF_A_REPLICA)
+    assert [type(one) for one in found if one not in replicas] == [LogDirectory]
     assert {(one.checkpoint_state, one.topic_id) for one in replicas} == {("ok", "AAAAAAAAAAAAAAAAAAAAAQ")}
     assert {(file.size_bytes, file.base_offset) for one in replicas for file in one.segments} == {(0, 0)}
     assert pages == ceil((_OBJECTS + len(_OF_THE_LOG_DIRECTORY)) / _PAGE)

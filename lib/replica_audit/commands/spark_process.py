@@ -63,7 +63,7 @@ _jvms: list[_Jvm] = []
 
 def start() -> None:
     """Start the JVM by the variable PYSPARK_SUBMIT_ARGS; where spark-submit has started this process, its JVM is there."""
-    from pyspark import SparkContext
+    from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
     if "PYSPARK_GATEWAY_PORT" in os.environ:
@@ -73,6 +73,9 @@ def start() -> None:
         gateway = launch_gateway(popen_kwargs={"process_group": 0})  # type: ignore[no-untyped-call]
     _jvms[:] = [_Jvm(gateway.proc, stderr)]
     SparkContext._ensure_initialized(gateway=gateway)
+    # as spark-submit does it: the Python of executors is taken from there (PythonRunner)
+    if of_executors := SparkConf().get("spark.pyspark.python"):
+        os.environ["PYSPARK_PYTHON"] = of_executors
 
 
 def end(*, silently: bool = False) -> None:
