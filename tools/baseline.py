@@ -4,8 +4,9 @@
     .venv/bin/python tools/baseline.py compare FILE FILE      what only one of the two has; exit code 1 if anything
 
 A fact is a row of a table, without what differs from run to run (run_id, times of the run); the exit code; and, with
-`--texts`, the explanation of each partition with a finding and the plan. Inputs are folders as `--input` takes them;
-a folder whose subfolders are several inputs (`CLUSTERS/*/before`) is named with a pattern.
+`--texts`, the explanation of each partition with a finding and the plan. Each input is audited twice: with every replica as the
+leader, so that every partition is judged in full, and without, so that what is healthy is proven first (`partition/healthy.py`).
+Inputs are folders as `--input` takes them; a folder whose subfolders are several inputs (`CLUSTERS/*/before`) is named with a pattern.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
+from glob import glob
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -38,18 +40,23 @@ SHOWN = 20  # differing facts that are printed of each table of an input
 
 
 def facts(path: str, *, texts: bool) -> Iterator[dict[str, Any]]:
-    """Yield every fact of an input: its name, its table, and the row."""
+    """Yield every fact of an input: its name with the way that it is audited, its table, and the row."""
+    yield from _facts_of_run(path, path, Settings(detail="all", what_if_leaders=True), texts=texts)
+    yield from _facts_of_run(path, f"{path} (healthy first)", Settings(detail="findings"), texts=texts)
+
+
+def _facts_of_run(path: str, name: str, settings: Settings, *, texts: bool) -> Iterator[dict[str, Any]]:
     try:
-        done = triage([path], Settings(what_if_leaders=True), tell=lambda event: None, run_id=RUN_ID)
+        done = triage([path], settings, tell=lambda event: None, run_id=RUN_ID)
     except AuditError as error:
-        yield {"input": path, "table": "error", "row": {"exit_code": error.exit_code, "text": str(error)}}
+        yield {"input": name, "table": "error", "row": {"exit_code": error.exit_code, "text": str(error)}}
         return
     for table in TABLES:
         rows = done.tables.dataset(table.name)
         for row in [] if rows is None else rows.to_table().to_pylist():
-            yield {"input": path, "table": table.name, "row": {name: value for name, value in row.items() if name not in VOLATILE}}
+            yield {"input": name, "table": table.name, "row": {key: value for key, value in row.items() if key not in VOLATILE}}
     if texts:
-        yield from _texts(path, PastRun(done.tables, RUN_ID))
+        yield from _texts(name, PastRun(done.tables, RUN_ID))
 
 
 def _texts(path: str, run: PastRun) -> Iterator[dict[str, Any]]:
@@ -91,7 +98,7 @@ def _plain(value: object) -> str:
 
 def dump(target: Path, inputs: list[str], *, texts: bool) -> None:
     """Write every fact of the inputs that the patterns name."""
-    paths = sorted({str(path) for pattern in inputs for path in Path().glob(pattern)})
+    paths = sorted({path for pattern in inputs for path in glob(pattern)})
     with ProcessPoolExecutor(2) as pool, target.open("w") as out:
         for lines in pool.map(partial(_dumped, texts=texts), paths):
             out.writelines(f"{line}\n" for line in lines)
