@@ -10,10 +10,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from replica_audit.protocol.comparison.pair import Comparison
-from replica_audit.protocol.exchange.catch_up import FETCH_BYTES, WrongLine
+from replica_audit.protocol.exchange.catch_up import FETCH_BYTES
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import Verdict, judge
+from replica_audit.rows.pair_structs import WrongCheckpointLine
 from tests.protocol.lineages import Partition, partitions
 from tests.protocol.logs import compare, replica
 
@@ -40,12 +41,12 @@ def test_a_line_that_the_leaders_checkpoint_lacks() -> None:
     assert "leader 1's leader-epoch-checkpoint lacks the line `7 1800`" in judged.reason
     assert found.effect.truncation.truncation_offset is None, "it cuts nothing, and its first fetch brings records"
     assert found.cannot_rejoin
-    assert found.cannot_rejoin.lines == (WrongLine(7, 1800, None),)
+    assert found.cannot_rejoin.lines == (WrongCheckpointLine(epoch=7, start_offset=1800, found_offset=None),)
     refused = found.cannot_rejoin.refusal
     assert (refused.fetch_offset, refused.requested_epoch) == (1850, 7)
-    assert (refused.answered_epoch, refused.answered_end_offset, refused.back_to) == (6, 1850, 1800)
+    assert (refused.answered_epoch, refused.answered_end_offset, refused.back_to_offset) == (6, 1850, 1800)
     assert not refused.before_records
-    assert found.cannot_rejoin.fresh_too, "to move the follower's directory away does not help"
+    assert found.cannot_rejoin.refusal.fresh_replica_too, "to move the follower's directory away does not help"
 
 
 def test_with_the_line_it_catches_up() -> None:
@@ -60,7 +61,7 @@ def test_a_follower_inside_the_epoch_or_at_its_end_is_sent_back_as_well(follower
     found = compare(replica(1, LOG, epochs=LACKING, **UP), replica(2, batches, **DOWN), leader_epoch=8)
     assert judge(found).verdict is Verdict.CANNOT_REJOIN
     assert found.cannot_rejoin
-    assert found.cannot_rejoin.refusal.back_to == 1800
+    assert found.cannot_rejoin.refusal.back_to_offset == 1800
 
 
 @pytest.mark.parametrize("protocol", [Protocol.HIGH_WATERMARK, Protocol.KIP_101, Protocol.KIP_279])
@@ -151,7 +152,7 @@ def test_an_entry_that_begins_before_the_epoch_before_it_ends() -> None:
     found = compare(leader, LAGS, leader_epoch=8)
     assert judge(found).verdict is Verdict.CANNOT_REJOIN
     assert found.cannot_rejoin
-    assert found.cannot_rejoin.lines == (WrongLine(8, 1850, 1830),)
+    assert found.cannot_rejoin.lines == (WrongCheckpointLine(epoch=8, start_offset=1850, found_offset=1830),)
     assert "has the line `8 1830` where its batches have `8 1850`" in judge(found).reason
 
 
@@ -159,7 +160,7 @@ def test_an_entry_of_which_the_log_has_no_batch() -> None:
     leader = replica(1, LOG, epochs=[(5, 0), (6, 0), (7, 1800), (9, 1820)], **UP)
     found = compare(replace(leader, log=replace(leader.log, epochs=leader.log.epochs[1:])), LAGS, simultaneous=True)
     assert found.cannot_rejoin
-    assert found.cannot_rejoin.lines == (WrongLine(9, None, 1820),)
+    assert found.cannot_rejoin.lines == (WrongCheckpointLine(epoch=9, start_offset=None, found_offset=1820),)
     apart = compare(replace(leader, log=replace(leader.log, epochs=leader.log.epochs[1:])), LAGS)
     assert apart.cannot_rejoin is None, "the table of a running leader may be newer than the copy of its log"
 
@@ -184,8 +185,11 @@ def test_a_line_of_the_followers_own() -> None:
     assert judge(found).verdict is Verdict.CANNOT_REJOIN
     assert found.cannot_rejoin
     assert found.cannot_rejoin.refusal.before_records
-    assert (found.cannot_rejoin.broker_id, found.cannot_rejoin.lines) == (2, (WrongLine(9, None, 500),))
-    assert not found.cannot_rejoin.fresh_too, "fetching anew helps"
+    assert (found.cannot_rejoin.broker_id, found.cannot_rejoin.lines) == (
+        2,
+        (WrongCheckpointLine(epoch=9, start_offset=None, found_offset=500),),
+    )
+    assert not found.cannot_rejoin.refusal.fresh_replica_too, "fetching anew helps"
     right = replica(2, [(6, 0, 999)], epochs=[(6, 0)], **DOWN)
     assert judge(compare(leader, right, leader_epoch=6)).verdict is Verdict.LAGGING
 
@@ -230,5 +234,5 @@ def test_an_omitted_last_epoch_is_found(partition: Partition, alive: bool) -> No
         if alive and told[-1][0] < epoch:
             found = replace(found, context=replace(found.context, simultaneous=True))
         assert found.cannot_rejoin
-        assert found.cannot_rejoin.lines == (WrongLine(epoch, log.table[epoch], None),)
-        assert found.cannot_rejoin.fresh_too
+        assert found.cannot_rejoin.lines == (WrongCheckpointLine(epoch=epoch, start_offset=log.table[epoch], found_offset=None),)
+        assert found.cannot_rejoin.refusal.fresh_replica_too

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from replica_audit.formats.server_log.events import events
 from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
 from replica_audit.protocol.comparison.observed import ObservedCut, ObservedTruncation, agrees, observe
-from replica_audit.protocol.exchange.replay import Fallback, Protocol, Step, Truncation
+from replica_audit.protocol.exchange.replay import Protocol, Step, Truncation
 from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.rows.codes import EpochRequest, FallsBack
-from replica_audit.rows.pair_structs import ContradictingLine
+from replica_audit.rows.pair_structs import ContradictingLine, HighWatermarkFallback
 from tests.support import in_process
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "clusters"  # only beside the sources
@@ -282,6 +282,11 @@ def test_where_the_log_ended(lines: list[str], log_end_offset: int | None) -> No
     assert seen(*lines).cuts[-1].log_end_offset == log_end_offset
 
 
+_AT_ONCE = HighWatermarkFallback(
+    because=FallsBack.UNDEFINED, after_round=1, high_watermark=0, in_memory=False, log_end_offset=0, truncate_to=None
+)
+
+
 def rule(
     *cuts: tuple[int | None, int, int | None], falls_back: bool = False, restart: int | None = None, stuck: bool = False
 ) -> Truncation:
@@ -304,9 +309,7 @@ def rule(
         steps=(*steps, Step(request=EpochRequest.FETCH, fetch_offset=0)),
         cuts=tuple((offset, True) for offset in offsets),
         effective_cuts=offsets,
-        fallback=Fallback(because=FallsBack.UNDEFINED, after_step=1, high_watermark=0, log_end_offset=0, truncate_to=None)
-        if falls_back
-        else None,
+        fallback=_AT_ONCE if falls_back else None,
         restart_offset=restart,
         stuck=stuck,
         fetch_offset=0,

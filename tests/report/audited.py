@@ -7,14 +7,14 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from replica_audit.partition.pairs.decided_columns import differing_offsets, mismatch_column
-from replica_audit.partition.pairs.exchange_columns import exchange_columns, learnt_epochs_column
-from replica_audit.partition.pairs.rejoin_columns import hole_column, stuck_columns
+from replica_audit.partition.pairs.exchange_columns import learnt_epochs_column, rounds
 from replica_audit.protocol.comparison.afterwards import conflicts, differences, ends_with_election, restarts_once_failed
 from replica_audit.protocol.comparison.pair import Comparison, Effect, catches_up, removal_start, still_diverged
 from replica_audit.protocol.exchange.cuts import can_fail_to_append
+from replica_audit.protocol.exchange.replay import Truncation
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.exchange.truncation import RULES
-from replica_audit.protocol.verdict.verdict import judge
+from replica_audit.protocol.verdict.verdict import Judgement, Verdict, judge
 from replica_audit.rows.encoding import as_dict, row_of
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ def _verdict(c: Comparison) -> Row:
         "open_transactions": [4711] if goes else [],
         "observed_truncation_offset": None,
         "already_truncated": None,
-        **as_dict(stuck_columns(c, judged)),
-        "hole": _plain(hole_column(c, judged)),
+        **_rejoin_columns(c, judged),
+        "hole": _plain(c.hole) if judged.verdict is Verdict.LOG_MATCHING_VIOLATION else None,
         "leader_diverged_end_offset": c.leader.log.log_end_offset if (c.divergence_offset or 0) < c.leader.log.log_end_offset else None,
         "cause": judged.cause,
         "wrong_epoch": _plain(judged.wrong_epoch),
@@ -114,6 +114,28 @@ def _verdict(c: Comparison) -> Row:
         "differing_records": None,
         "evidence": "; ".join(FACTS.values()),
         "rests_on": [{"path": path, "text": text} for path, text in FACTS.items()],
+    }
+
+
+def _rejoin_columns(c: Comparison, judged: Judgement) -> Row:
+    """Why the follower never catches up."""
+    found = None if judged.verdict is Verdict.INCONCLUSIVE else c.cannot_rejoin
+    return {
+        "stuck": _plain(found and found.refusal),
+        "wrong_lines_broker_id": found and found.broker_id,
+        "wrong_lines": list(map(as_dict, found.lines)) if found else [],
+    }
+
+
+def exchange_row(truncation: Truncation) -> Row:
+    """The columns of `truncation_points` that keep an exchange as it was decided."""
+    return {
+        "round_trips": truncation.round_trips,
+        "rounds": list(map(as_dict, rounds(truncation))),
+        "falls_back_to_high_watermark": truncation.falls_back_to_high_watermark,
+        "fallback": _plain(truncation.fallback),
+        "fetch_offset": truncation.fetch_offset,
+        "stuck": truncation.stuck,
     }
 
 
@@ -141,7 +163,7 @@ def _points(c: Comparison) -> Iterable[Row]:
             "truncation_offset": truncation.truncation_offset,
             "restart_offset": truncation.restart_offset,
             "fetcher_fails": effect.fetcher_fails and can_fail_to_append(truncation),
-            **as_dict(exchange_columns(truncation, in_memory=c.follower.has_used_its_high_watermark)),
+            **exchange_row(truncation),
             "removed_offsets": removed,
             "still_diverged": still_diverged(c.leader, c.follower, c.context, effect),
             "catches_up": catches_up(c.leader, effect),

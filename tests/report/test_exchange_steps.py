@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from replica_audit.partition.pairs.exchange_columns import exchange_columns
+from replica_audit.partition.pairs.exchange_columns import rounds
 from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.exchange.replay import Protocol, Truncation
-from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.exchange.truncation import RULES
 from replica_audit.report.facts.exchange_steps import Exchange, exchange
@@ -18,12 +17,11 @@ from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange
 from replica_audit.rows.encoding import as_dict, row_of
 from replica_audit.rows.pairs import TruncationPoint
 from tests.protocol.lineages import comparisons
-from tests.protocol.logs import replica, state
+from tests.protocol.logs import state
+from tests.report.audited import exchange_row
 
-STOPPED = replica(2, alive=False)
 
-
-def point(truncation: Truncation, follower: Replica = STOPPED, **changed: Any) -> TruncationPoint:
+def point(truncation: Truncation, **changed: Any) -> TruncationPoint:
     """The row of `truncation_points` that an audit makes of it."""
     row = {
         "follower_id": 2,
@@ -35,8 +33,7 @@ def point(truncation: Truncation, follower: Replica = STOPPED, **changed: Any) -
         "removed_offsets": 0,
         "still_diverged": False,
     }
-    columns = exchange_columns(truncation, in_memory=follower.has_used_its_high_watermark)
-    return row_of(TruncationPoint, row | as_dict(columns) | changed, of_any_version=True)
+    return row_of(TruncationPoint, row | exchange_row(truncation) | changed, of_any_version=True)
 
 
 def told(protocol: Protocol, leader: ReplicaState, follower: ReplicaState) -> Exchange:
@@ -47,7 +44,7 @@ def told(protocol: Protocol, leader: ReplicaState, follower: ReplicaState) -> Ex
 def test_it_goes_as_the_rules_say(c: Comparison) -> None:
     for rule in RULES.values():
         truncation = rule(c.leader.as_leader(), c.follower.as_follower())
-        row = point(truncation, c.follower)
+        row = point(truncation)
         said = exchange(row)
         assert (said.fetch_offset, said.stuck) == (truncation.fetch_offset, truncation.stuck)
         answered = [step for step in said.steps if step.number is not None]
@@ -79,10 +76,7 @@ def test_a_cut_takes_the_entries_that_are_gone_afterwards(c: Comparison) -> None
 
 def test_a_run_of_an_older_version_has_no_steps_and_nothing_is_replayed() -> None:
     truncation = RULES[Protocol.KIP_279](KIP_279_LEADER, state([(1, 0), (2, 11)], 26, high_watermark=11))
-    older = [
-        {name: None for name in round_} | {"complete": True}
-        for round_ in as_dict(exchange_columns(truncation, in_memory=STOPPED.has_used_its_high_watermark))["rounds"]
-    ]
+    older = [{name: None for name in round_} | {"complete": True} for round_ in map(as_dict, rounds(truncation))]
     row = point(truncation, rounds=older, fetch_offset=None, stuck=None, fallback=None)
     assert not row.is_recorded
     assert exchange(row) == Exchange(steps=(), fetch_offset=None, stuck=False)

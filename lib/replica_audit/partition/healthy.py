@@ -386,7 +386,7 @@ def healthy_rows(one: Candidate, *, every_row: bool) -> AuditedPartition | None:
     lookups: list[EpochEndOffset] = []
     for of, keys in zip(followers, pairs, strict=True) if every_row else ():
         sides = leader.as_leader(), replicas[of.broker_id].as_follower()
-        points += equal_rows(keys, metadata.source, cluster.applies, *sides, runs=bool(of.alive))
+        points += equal_rows(keys, metadata.source, cluster.applies, *sides)
         lookups += lookup_rows(keys, *sides)
     cleaned_until = max(one.cleaner_offset or 0 for one in files.values())
     return AuditedPartition(
@@ -487,11 +487,12 @@ class StoredLog(NamedTuple):
             epochs=table(self.epochs),
             high_watermark=self.end,
             first_segment_base=self.start,
+            high_watermark_in_memory=bool(self.ran),
         )
 
     def points(self, keys: tuple[str, int, int, int], source: str, protocol: str, leader: StoredLog) -> Iterator[TruncationPoint]:
         """The rows of `truncation_points` of a follower whose log is its leader's, as `healthy_rows` makes them; `keys`: of the pair."""
-        return equal_rows(PairKeys(*keys), source, Protocol(protocol), leader._state, self._state, runs=bool(self.ran))
+        return equal_rows(PairKeys(*keys), source, Protocol(protocol), leader._state, self._state)
 
     def lookups(self, keys: tuple[str, int, int, int], leader: StoredLog) -> Iterator[EpochEndOffset]:
         """Likewise those of `epoch_end_offsets`."""

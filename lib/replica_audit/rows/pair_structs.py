@@ -31,7 +31,12 @@ class ExchangeRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedFetch:
-    """The fetch that the leader refuses for good."""
+    """The fetch that the leader refuses for good.
+
+    `requested_epoch` is the last fetched epoch in it, None if it carries none. `answered_*` are None where the answer is
+    OFFSET_OUT_OF_RANGE. `back_to_offset`: from where the follower then fetches again. `before_records`: no fetch is ever answered with
+    records. `fresh_replica_too`: a follower that starts with an empty log is refused as well.
+    """
 
     fetch_offset: Bigint
     requested_epoch: Int | None
@@ -44,7 +49,10 @@ class RefusedFetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongCheckpointLine:
-    """A line of a leader-epoch-checkpoint that its batches contradict."""
+    """A line of a leader-epoch-checkpoint that its batches contradict.
+
+    `start_offset` is the right one, None where the line should not be there; `found_offset` what the file says, None where it has no line.
+    """
 
     epoch: Int
     start_offset: Bigint | None
@@ -78,7 +86,10 @@ class CommittedSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HighWatermarkFallback:
-    """How a follower falls back to its high watermark."""
+    """How a follower falls back to its high watermark, after so many answers; `truncate_to` is None where that cuts nothing.
+
+    `in_memory`: its broker runs, so a newer one than the file's counts.
+    """
 
     because: FallsBack
     after_round: Int

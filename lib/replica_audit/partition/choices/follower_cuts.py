@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from replica_audit.partition.pairs.commits import removed_commits
+from replica_audit.partition.pairs.commits import removed_committed
 from replica_audit.partition.pairs.pair import Measured, removed
 from replica_audit.protocol.comparison.candidates import never_begins
 from replica_audit.protocol.comparison.pair import catches_up
@@ -29,7 +29,7 @@ def _cut(measured: Measured) -> FollowerCut:
         removed_offsets=offsets,
         removed_records=records,
         removed_bytes=size,
-        removed_committed=removed_commits(comparison, judge(comparison)).removed_committed,
+        removed_committed=sum(one.offsets for one in removed_committed(comparison, judge(comparison))),
         catches_up=not never_begins(effect) and catches_up(comparison.leader, effect),
         still_diverged=comparison.still_diverged and not never_begins(effect),
     )

@@ -11,17 +11,18 @@ from replica_audit.frozen import made_quickly
 from replica_audit.model import Election
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.pairs import content, second_read
-from replica_audit.partition.pairs.commits import removed_commits
+from replica_audit.partition.pairs.commits import committed_spans, removed_committed
 from replica_audit.partition.pairs.decided_columns import differing_offsets, key_counts, mismatch_column, record_counts, record_differences
 from replica_audit.partition.pairs.evidence import evidence_columns
-from replica_audit.partition.pairs.exchange_columns import exchange_columns, learnt_epochs_column
+from replica_audit.partition.pairs.exchange_columns import learnt_epochs_column, rounds
 from replica_audit.partition.pairs.logged import did_otherwise
-from replica_audit.partition.pairs.rejoin_columns import hole_column, stuck_columns
 from replica_audit.partition.pairs.sides import Side
 from replica_audit.protocol.cluster.leadership import Leadership
 from replica_audit.protocol.cluster.log_events import LogEvent
 from replica_audit.protocol.comparison.afterwards import conflicts, differences, ends_with_election, restarts_once_failed
 from replica_audit.protocol.comparison.already_cut import Since, has_truncated
+from replica_audit.protocol.comparison.commitment import Evidence
+from replica_audit.protocol.comparison.committed import by_evidence
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.comparison.observed import ObservedTruncation, observe
@@ -34,7 +35,7 @@ from replica_audit.protocol.exchange.replay import Protocol, Truncation
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.exchange.truncation import RULES
-from replica_audit.protocol.verdict.verdict import Judgement, Severity, judge
+from replica_audit.protocol.verdict.verdict import Judgement, Severity, Verdict, judge
 from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
 
 
@@ -190,9 +191,7 @@ def compare(pair: Pair, measured: Measured) -> tuple[list[TruncationPoint], Repl
     return rows, _verdict_row(pair, measured, judge(measured.comparison))
 
 
-def equal_rows(
-    keys: PairKeys, source: str, applies: Protocol, leader: ReplicaState, follower: ReplicaState, *, runs: bool
-) -> Iterator[TruncationPoint]:
+def equal_rows(keys: PairKeys, source: str, applies: Protocol, leader: ReplicaState, follower: ReplicaState) -> Iterator[TruncationPoint]:
     """The same rows of a follower whose log is its leader's: no rule cuts anything, and there is nothing to fetch.
 
     Args:
@@ -201,11 +200,10 @@ def equal_rows(
         applies: the rule that the cluster runs.
         leader: its side of the exchange.
         follower: likewise.
-        runs: whether the follower's broker did when it was copied.
     """
     for protocol, rule in RULES.items():
         truncation = rule(leader, follower)
-        row = _point_row(keys, source, truncation, applies=protocol is applies, in_memory=runs)
+        row = _point_row(keys, source, truncation, applies=protocol is applies)
         yield row(learnt_epochs=() if protocol is applies else None)
 
 
@@ -215,7 +213,7 @@ def _truncation_row(pair: Pair, effect: Effect) -> TruncationPoint:
     count = 0 if removed_from is None else max(0, follower.log.log_end_offset - removed_from)
     is_cut = truncation.truncation_offset is not None or truncation.restart_offset is not None
     applies = truncation.protocol is pair.applies
-    row = _point_row(pair.keys, pair.leadership.source, truncation, applies=applies, in_memory=follower.has_used_its_high_watermark)
+    row = _point_row(pair.keys, pair.leadership.source, truncation, applies=applies)
     return row(
         fetcher_fails=effect.fetcher_fails,
         removed_offsets=count,
@@ -228,9 +226,8 @@ def _truncation_row(pair: Pair, effect: Effect) -> TruncationPoint:
     )
 
 
-def _point_row(keys: PairKeys, source: str, truncation: Truncation, *, applies: bool, in_memory: bool) -> Callable[..., TruncationPoint]:
+def _point_row(keys: PairKeys, source: str, truncation: Truncation, *, applies: bool) -> Callable[..., TruncationPoint]:
     """A row of `truncation_points` but for what the batches tell; where that is not given, nothing goes, and the follower catches up."""
-    exchange = exchange_columns(truncation, in_memory=in_memory)
     return partial(
         TruncationPoint,
         topic=keys.topic,
@@ -242,12 +239,12 @@ def _point_row(keys: PairKeys, source: str, truncation: Truncation, *, applies: 
         applies=applies,
         truncation_offset=truncation.truncation_offset,
         restart_offset=truncation.restart_offset,
-        round_trips=exchange.round_trips,
-        rounds=exchange.rounds,
-        falls_back_to_high_watermark=exchange.falls_back_to_high_watermark,
-        fetch_offset=exchange.fetch_offset,
-        stuck=exchange.stuck,
-        fallback=exchange.fallback,
+        round_trips=truncation.round_trips,
+        rounds=rounds(truncation),
+        falls_back_to_high_watermark=truncation.falls_back_to_high_watermark,
+        fetch_offset=truncation.fetch_offset,
+        stuck=truncation.stuck,
+        fallback=truncation.fallback,
         fetcher_fails=False,
         removed_offsets=0,
         still_diverged=False,
@@ -325,7 +322,9 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
     offsets, records, size = removed(measured)
     lost_offsets, lost_records, lost_size = lost(pair.follower, measured)
     # where the comparison proves nothing, no loss may be summed up
-    commits, rejoin = removed_commits(comparison, judgement), stuck_columns(comparison, judgement)
+    committed = removed_committed(comparison, judgement)
+    evidence = by_evidence(committed)
+    rejoin = None if judgement.verdict is Verdict.INCONCLUSIVE else comparison.cannot_rejoin
     differing = record_differences(comparison)
     unread = [one.unread for one in (comparison.records, differing) if one is not None and one.unread]
     seen_later = comparison.follower.seen
@@ -351,20 +350,20 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
         lost_offsets=lost_offsets,
         lost_records=lost_records,
         lost_bytes=lost_size,
-        removed_below_high_watermark=commits.removed_below_high_watermark,
-        commit_evidence=commits.commit_evidence,
-        removed_committed=commits.removed_committed,
-        removed_committed_offsets=commits.removed_committed_offsets,
-        removed_commits=commits.removed_commits,
+        removed_below_high_watermark=evidence.get(Evidence.CHECKPOINT, 0),
+        commit_evidence=next((str(one) for one in evidence), None),
+        removed_committed=sum(evidence.values()),
+        removed_committed_offsets={str(one): count for one, count in evidence.items()},
+        removed_commits=committed_spans(committed),
         first_removed_timestamp_ms=removal.first_timestamp_ms if removal else None,
         last_removed_timestamp_ms=removal.last_timestamp_ms if removal else None,
         open_transactions=tuple(removal.open_producer_ids) if removal else (),
         observed_truncation_offset=seen.truncation_offset if seen else None,
         already_truncated=truncation.truncation_offset is not None and has_truncated(seen, truncation, measured.since),
-        stuck=rejoin.stuck,
-        wrong_lines_broker_id=rejoin.wrong_lines_broker_id,
-        wrong_lines=rejoin.wrong_lines,
-        hole=hole_column(comparison, judgement),
+        stuck=rejoin.refusal if rejoin else None,
+        wrong_lines_broker_id=rejoin.broker_id if rejoin else None,
+        wrong_lines=rejoin.lines if rejoin else (),
+        hole=comparison.hole if judgement.verdict is Verdict.LOG_MATCHING_VIOLATION else None,
         compacted=comparison.context.compacted,
         evidence=facts.evidence,
         reason=judgement.reason,

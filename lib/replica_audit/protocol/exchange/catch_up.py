@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
-from typing import NamedTuple
 
 from replica_audit.model import BatchRun
 from replica_audit.protocol.epochs.epoch_table import appended
@@ -22,39 +21,13 @@ from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.exchange.replay import OffsetOutOfRange, Protocol, Replay, Step, Truncation, diverging_epoch
 from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.rows.codes import EpochRequest
+from replica_audit.rows.pair_structs import RefusedFetch, WrongCheckpointLine
 
 FETCH_BYTES = 1 << 20  # the default of replica.fetch.max.bytes
 
 
-class WrongLine(NamedTuple):
-    """A line of a leader-epoch-checkpoint that its batches contradict.
-
-    `start_offset` is the right one, None where the line should not be there; `found_offset` what the file says, None where it has no line.
-    """
-
-    epoch: int
-    start_offset: int | None
-    found_offset: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """The fetch that the leader refuses for good.
-
-    `requested_epoch` is the last fetched epoch in it, None if it carries none. `answered_*` are None where the answer is
-    OFFSET_OUT_OF_RANGE. `back_to`: where the follower then fetches from again. `before_records`: no fetch is ever answered with records.
-    """
-
-    fetch_offset: int
-    requested_epoch: int | None
-    answered_epoch: int | None
-    answered_end_offset: int | None
-    back_to: int
-    before_records: bool
-
-
-def refusal(leader: ReplicaState, log: LoadedLog, truncation: Truncation) -> Refusal | None:
-    """Replay a follower until it has caught up; None if it does.
+def refusal(leader: ReplicaState, log: LoadedLog, truncation: Truncation) -> RefusedFetch | None:
+    """Replay a follower until it has caught up; None if it does. Whether one with an empty log is refused, too, is not asked here.
 
     Args:
         leader: the leader's side of the exchange.
@@ -72,22 +45,23 @@ def refusal(leader: ReplicaState, log: LoadedLog, truncation: Truncation) -> Ref
     return _Fetches(leader, log).refused(follower, place)
 
 
-def wrong_lines(leader: ReplicaState, log: LoadedLog) -> tuple[WrongLine, ...]:
+def wrong_lines(leader: ReplicaState, log: LoadedLog) -> tuple[WrongCheckpointLine, ...]:
     """The lines for which a leader refuses fetches of what its own log holds: epochs that it lacks, and entries that begin too early.
 
     An entry above its first batch, or without one, refuses nothing by itself: compaction and elections leave such.
     """
     starts = {run.leader_epoch: run.first_offset for run in reversed(log.runs)}
     known = {entry.epoch for entry in leader.epochs}
-    found: dict[int, WrongLine] = {}
+    found: dict[int, WrongCheckpointLine] = {}
     for run in (run for run in log.runs if run.last_offset >= log.log_start_offset and not _accepts(leader, run)):
         epoch = run.leader_epoch
         if epoch not in known:
-            found[epoch] = WrongLine(epoch, max(starts[epoch], log.log_start_offset), None)
+            found[epoch] = WrongCheckpointLine(epoch=epoch, start_offset=max(starts[epoch], log.log_start_offset), found_offset=None)
         later = next((entry for entry in leader.epochs if entry.epoch > epoch), None)
         if later is not None and later.start_offset <= run.last_offset:
-            found[later.epoch] = WrongLine(later.epoch, starts.get(later.epoch), later.start_offset)
-    return tuple(sorted(found.values()))
+            start = starts.get(later.epoch)
+            found[later.epoch] = WrongCheckpointLine(epoch=later.epoch, start_offset=start, found_offset=later.start_offset)
+    return tuple(line for _epoch, line in sorted(found.items()))
 
 
 def _accepts(leader: ReplicaState, run: BatchRun) -> bool:
@@ -102,21 +76,22 @@ def _answer_is_records(leader: ReplicaState, offset: int, epoch: int) -> bool:
         return False
 
 
-def _last_answer(truncation: Truncation, *, before_records: bool) -> Refusal:
+def _last_answer(truncation: Truncation, *, before_records: bool) -> RefusedFetch:
     """The last refused fetch of an exchange, as it comes again and again."""
     step = next(step for step in reversed(truncation.steps) if step.request is EpochRequest.FETCH)
     return _refused(step, truncation, before_records=before_records)
 
 
-def _refused(step: Step, truncation: Truncation, *, before_records: bool) -> Refusal:
+def _refused(step: Step, truncation: Truncation, *, before_records: bool) -> RefusedFetch:
     """A fetch that the leader refused, and where the exchange then ended."""
-    return Refusal(
+    return RefusedFetch(
         fetch_offset=step.fetch_offset or 0,
         requested_epoch=step.requested_epoch,
         answered_epoch=step.answered_epoch,
         answered_end_offset=None if step.out_of_range else step.answered_end_offset,
-        back_to=truncation.fetch_offset,
+        back_to_offset=truncation.fetch_offset,
         before_records=before_records,
+        fresh_replica_too=False,
     )
 
 
@@ -126,7 +101,7 @@ class _Fetches:
     def __init__(self, leader: ReplicaState, log: LoadedLog) -> None:
         self.leader, self.log, self.runs = leader, log, log.runs
 
-    def refused(self, follower: ReplicaState, place: int) -> Refusal | None:
+    def refused(self, follower: ReplicaState, place: int) -> RefusedFetch | None:
         """Append the leader's runs from a place on, until one is refused from which no fetch leads on."""
         while place < len(self.runs):
             follower = _with(follower, self.runs[place])
@@ -160,7 +135,7 @@ class _Fetches:
                 return
             yield other
 
-    def _refusal(self, sent_back: Truncation) -> Refusal:
+    def _refusal(self, sent_back: Truncation) -> RefusedFetch:
         if sent_back.stuck:
             return _last_answer(sent_back, before_records=False)
         return _refused(sent_back.steps[0], sent_back, before_records=False)

@@ -7,25 +7,24 @@ from dataclasses import dataclass, replace
 from replica_audit.protocol.epochs.epoch_table import EMPTY, assign, epoch_for_offset, latest_epoch
 from replica_audit.protocol.epochs.lineage import epoch_at
 from replica_audit.protocol.epochs.replica_log import began_since
-from replica_audit.protocol.exchange.catch_up import Refusal, WrongLine, refusal, wrong_lines
+from replica_audit.protocol.exchange.catch_up import refusal, wrong_lines
 from replica_audit.protocol.exchange.replay import Protocol, Truncation
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.exchange.truncation import RULES
+from replica_audit.rows.pair_structs import RefusedFetch, WrongCheckpointLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CannotRejoin:
     """Why a follower never catches up.
 
-    `broker_id` is whose checkpoint holds the wrong `lines`, None where none is known to be wrong. `fresh_too`: a follower that starts with
-    an empty log is refused as well, so that removing its directory does not help.
+    `broker_id` is whose checkpoint holds the wrong `lines`, None where none is known to be wrong.
     """
 
-    refusal: Refusal
+    refusal: RefusedFetch
     broker_id: int | None
-    lines: tuple[WrongLine, ...]
-    fresh_too: bool
+    lines: tuple[WrongCheckpointLine, ...]
 
 
 def cannot_rejoin(
@@ -59,7 +58,8 @@ def cannot_rejoin(
             return None
     if not lines:
         lines, broker_id = _own_wrong_line(follower, found), follower.broker_id
-    return CannotRejoin(refusal=found, broker_id=broker_id if lines else None, lines=lines, fresh_too=_refuses_a_fresh_one(leader, state))
+    found = replace(found, fresh_replica_too=_refuses_a_fresh_one(leader, state))
+    return CannotRejoin(refusal=found, broker_id=broker_id if lines else None, lines=lines)
 
 
 def elected(state: ReplicaState, leader: Replica, follower: Replica, leader_epoch: int) -> ReplicaState:
@@ -81,7 +81,7 @@ def _file_is_what_it_knows(leader: Replica, follower: Replica, leader_epoch: int
     return 0 <= newest <= leader_epoch <= max(newest, latest_epoch(leader.log.epochs))
 
 
-def _is_of_a_newer_table(line: WrongLine, leader: Replica) -> bool:
+def _is_of_a_newer_table(line: WrongCheckpointLine, leader: Replica) -> bool:
     """Whether the line is explained by a table that was copied after the log.
 
     It is of an epoch that began since; or lacks one of which the log is cut off, because a newer epoch begins at or below it.
@@ -92,7 +92,7 @@ def _is_of_a_newer_table(line: WrongLine, leader: Replica) -> bool:
     return began is not None and line.start_offset is not None and began <= line.start_offset
 
 
-def _own_wrong_line(follower: Replica, found: Refusal) -> tuple[WrongLine, ...]:
+def _own_wrong_line(follower: Replica, found: RefusedFetch) -> tuple[WrongCheckpointLine, ...]:
     """The follower's own latest line, where its batches are of another epoch."""
     entries = follower.as_follower().epochs
     if not entries or not found.before_records:
@@ -100,10 +100,11 @@ def _own_wrong_line(follower: Replica, found: Refusal) -> tuple[WrongLine, ...]:
     last = entries[-1]
     held = epoch_at(follower.history, max(last.start_offset, follower.log.log_start_offset))
     is_right = held is None or held == epoch_for_offset(entries, max(last.start_offset, follower.log.log_start_offset))
-    return () if is_right else (WrongLine(last.epoch, None, last.start_offset),)
+    return () if is_right else (WrongCheckpointLine(epoch=last.epoch, start_offset=None, found_offset=last.start_offset),)
 
 
 def _refuses_a_fresh_one(leader: Replica, state: ReplicaState) -> bool:
+    """Whether a follower that starts with an empty log is refused as well, so that removing its directory does not help."""
     start = state.log_start_offset
     empty = ReplicaState(log_start_offset=start, log_end_offset=start, epochs=EMPTY, high_watermark=start, first_segment_base=start)
     return refusal(state, leader.log, RULES[Protocol.TRUNCATE_ON_FETCH](state, empty)) is not None

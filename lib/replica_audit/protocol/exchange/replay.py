@@ -13,6 +13,7 @@ from replica_audit.model import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, end_offset_for, latest_epoch
 from replica_audit.protocol.exchange.replica_state import ReplicaState, restarted, truncated
 from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange, Protocol
+from replica_audit.rows.pair_structs import HighWatermarkFallback
 
 __all__ = ("Protocol",)  # besides what is defined here: who replays an exchange names it
 
@@ -42,15 +43,11 @@ class Step:
     complete: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fallback:
-    """How a follower falls back to its high watermark, after so many requests; `truncate_to` is None where that cuts nothing."""
-
-    because: FallsBack
-    after_step: int
-    high_watermark: int
-    log_end_offset: int
-    truncate_to: int | None
+def is_round(step: Step, protocol: Protocol) -> bool:
+    """Whether it is an answer of the leader: ListOffsets belongs to the one before, a clean fetch counts if fetches carry epochs."""
+    if step.request is EpochRequest.OFFSET_FOR_LEADER_EPOCH:
+        return True
+    return step.request is EpochRequest.FETCH and (step.out_of_range is not None or protocol is Protocol.TRUNCATE_ON_FETCH)
 
 
 @made_quickly
@@ -68,7 +65,7 @@ class Truncation:
     steps: tuple[Step, ...]
     cuts: tuple[tuple[int, bool], ...]
     effective_cuts: tuple[int, ...]
-    fallback: Fallback | None
+    fallback: HighWatermarkFallback | None
     restart_offset: int | None
     stuck: bool
     fetch_offset: int
@@ -158,7 +155,7 @@ class Replay:
     steps: list[Step] = field(default_factory=list)
     cuts: list[tuple[int, bool]] = field(default_factory=list)
     effective: list[int] = field(default_factory=list)
-    fallback: Fallback | None = None
+    fallback: HighWatermarkFallback | None = None
     restart_offset: int | None = None
 
     def ask(
@@ -192,8 +189,14 @@ class Replay:
     def fall_back(self, offset: int, because: FallsBack = FallsBack.UNDEFINED) -> None:
         """Cut to the high watermark: no answer of the leader, hence no step."""
         end = self.follower.log_end_offset
-        cut, asked = offset if offset < end else None, len(self.steps)
-        self.fallback = Fallback(because=because, after_step=asked, high_watermark=offset, log_end_offset=end, truncate_to=cut)
+        self.fallback = HighWatermarkFallback(
+            because=because,
+            after_round=sum(is_round(step, self.protocol) for step in self.steps),
+            high_watermark=offset,
+            in_memory=self.follower.high_watermark_in_memory,
+            log_end_offset=end,
+            truncate_to=offset if offset < end else None,
+        )
         self.cuts.append((offset, True))
         self.follower = truncated(self.follower, offset)
 

@@ -119,6 +119,7 @@ class Replica:
             high_watermark=log_end_offset if self.has_used_its_high_watermark else clamped,
             first_segment_base=log.first_segment_base,
             begins_remotely=self.begins_remotely,
+            high_watermark_in_memory=self.has_used_its_high_watermark,
         )
 
     @property

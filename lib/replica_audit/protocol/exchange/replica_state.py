@@ -17,6 +17,7 @@ class ReplicaState:
     """One side of the exchange, with offsets as Kafka holds them in memory.
 
     `log_end_offset` is exclusive, `high_watermark` lies within [start, end].
+    `high_watermark_in_memory`: its broker runs, and truncated by the one in memory already, so that it is the log end here.
     `first_segment_base` is the base offset of the oldest segment: a truncation below it restarts the log. `begins_remotely`: of a log with
     remote storage (KIP-405) its log start offset; `log_start_offset` is then where the local log begins.
     """
@@ -27,6 +28,7 @@ class ReplicaState:
     high_watermark: int
     first_segment_base: int
     begins_remotely: int | None = None
+    high_watermark_in_memory: bool = False
 
 
 def truncated(replica: ReplicaState, offset: int) -> ReplicaState:

@@ -15,10 +15,9 @@ from replica_audit.protocol.comparison.touched import TouchedBy
 from replica_audit.protocol.epochs.epoch_table import epoch_for_offset
 from replica_audit.protocol.epochs.lineage import Piece, covered
 from replica_audit.protocol.epochs.replica_log import LoadedLog
-from replica_audit.protocol.exchange.catch_up import WrongLine
 from replica_audit.protocol.exchange.looks import LaterBound
 from replica_audit.protocol.exchange.rejoin import CannotRejoin
-from replica_audit.rows.pair_structs import MissingOffsets, WrongTableEpoch
+from replica_audit.rows.pair_structs import MissingOffsets, WrongCheckpointLine, WrongTableEpoch
 from replica_audit.words import count
 
 _DOUBTS: dict[Doubt, str] = {
@@ -208,8 +207,8 @@ def why_it_cannot_rejoin(c: Comparison, found: CannotRejoin) -> str:
         answer = "gets OFFSET_OUT_OF_RANGE, again and again"
     else:
         answer = (
-            f"is answered that epoch {refused.answered_epoch} ends at {refused.answered_end_offset}: it truncates to {refused.back_to} and "
-            "fetches the same again, forever"
+            f"is answered that epoch {refused.answered_epoch} ends at {refused.answered_end_offset}: it truncates to "
+            f"{refused.back_to_offset} and fetches the same again, forever"
         )
     loop = f"the follower's fetch from {refused.fetch_offset}{carries} {answer}"
     if not found.lines:
@@ -218,7 +217,7 @@ def why_it_cannot_rejoin(c: Comparison, found: CannotRejoin) -> str:
     return f"{role} {found.broker_id}'s leader-epoch-checkpoint {', '.join(map(_line, found.lines[:3]))}: {loop}"
 
 
-def _line(line: WrongLine) -> str:
+def _line(line: WrongCheckpointLine) -> str:
     if line.found_offset is None:
         return f"lacks the line `{line.epoch} {line.start_offset}` of its own batches"
     right = "no such epoch" if line.start_offset is None else f"`{line.epoch} {line.start_offset}`"
