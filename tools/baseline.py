@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
-from glob import glob
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -98,7 +97,7 @@ def _plain(value: object) -> str:
 
 def dump(target: Path, inputs: list[str], *, texts: bool) -> None:
     """Write every fact of the inputs that the patterns name."""
-    paths = sorted({path for pattern in inputs for path in glob(pattern)})
+    paths = sorted({str(path) for pattern in inputs for path in Path("/").glob(str(Path(pattern).absolute()).lstrip("/"))})
     with ProcessPoolExecutor(2) as pool, target.open("w") as out:
         for lines in pool.map(partial(_dumped, texts=texts), paths):
             out.writelines(f"{line}\n" for line in lines)
