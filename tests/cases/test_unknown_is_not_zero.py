@@ -8,38 +8,44 @@ from typing import Any
 import pytest
 
 from replica_audit.protocol.comparison.context import Context
-from replica_audit.protocol.consumers.impact import GroupImpact, GroupPosition, ValidationResult, assess, known
+from replica_audit.protocol.consumers.impact import ValidationResult, assess, known
 from replica_audit.protocol.exchange.cuts import measure_removal
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import DueFacts, DueGroups, DuePartitions, KnownSum
 from replica_audit.report.text.finding_cells import loses
+from replica_audit.rows.history import ConsumerImpact
 from tests.page.runs import finding, with_columns
-from tests.protocol.logs import header, replica
+from tests.protocol.logs import commit, header, replica
 
 TRIMMED = replica(1, [(7, 1000, 1999)], epochs=[(7, 1000)], start=1000)
 
 
-def found(epoch: int, offset: int = 1500, leader: Any = TRIMMED) -> GroupImpact:
-    commit = GroupPosition(offset=offset, leader_epoch=epoch, committed_at_ms=-1)
-    return assess(leader, [], commit, known(leader, (), commit, Context(simultaneous=True), leader_is_down=False))
+def found(epoch: int, offset: int = 1500, leader: Any = TRIMMED) -> ConsumerImpact:
+    committed = commit(offset, epoch, at_ms=-1)
+    return assess(leader, [], committed, known(leader, (), committed, Context(simultaneous=True), leader_is_down=False))
 
 
 def test_a_commit_in_an_epoch_that_retention_took_proves_no_truncation() -> None:
     """Retention moves the first entry of the table up: it does not tell where that epoch began."""
     impact = found(3)
-    assert (impact.result, impact.affected, impact.reset_offset) == (ValidationResult.TRUNCATED, None, 1000)
+    assert (impact.validation_result, impact.affected, impact.reset_offset) == (ValidationResult.TRUNCATED, None, 1000)
     assert (impact.records_gone, impact.records_reread, impact.records_missed) == (None, None, None)
     assert "goes back to 1000" in impact.reason and "1000..1499 again" in impact.reason
 
 
 def test_a_commit_in_the_epoch_of_its_record_is_valid() -> None:
     impact = found(7)
-    assert (impact.result, impact.affected, impact.records_gone) == (ValidationResult.VALID, False, 0)
+    assert (impact.validation_result, impact.affected, impact.records_gone) == (ValidationResult.VALID, False, 0)
 
 
 def test_a_log_that_still_begins_at_0_was_truncated() -> None:
     impact = found(3, 500, replica(1, [(7, 0, 999)], epochs=[(7, 0)]))
-    assert (impact.result, impact.affected, impact.records_gone, impact.records_reread) == (ValidationResult.TRUNCATED, True, None, None)
+    assert (impact.validation_result, impact.affected, impact.records_gone, impact.records_reread) == (
+        ValidationResult.TRUNCATED,
+        True,
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from replica_audit.model import BatchHeader, BatchRun, Segment
+from replica_audit.model import BatchHeader, BatchRun, CommittedOffset, Segment
 from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.comparison.pair import Comparison, Effect
 from replica_audit.protocol.epochs.epoch_table import EpochTable, table
@@ -36,6 +36,21 @@ def run(epoch: int, first: int, last: int, *, magic: int | None = None, intact: 
         max_timestamp_ms=TIME,
         magic=magic if magic is not None else 2 if epoch >= 0 else 1,
         intact=intact,
+    )
+
+
+def commit(offset: int, epoch: int, *, at_ms: int = TIME) -> CommittedOffset:
+    """What a group committed of a partition."""
+    return CommittedOffset(
+        group_id="g",
+        topic="t",
+        partition=0,
+        offset=offset,
+        leader_epoch=epoch,
+        commit_timestamp_ms=at_ms,
+        topic_id=None,
+        record_offset=7,
+        path="/b/__consumer_offsets-3/0.log",
     )
 
 

@@ -9,11 +9,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from replica_audit.model import UNDEFINED_EPOCH
-from replica_audit.protocol.consumers.impact import GroupImpact, GroupPosition, Known, ValidationResult, assess, unknown
+from replica_audit.protocol.consumers.impact import Known, ValidationResult, assess, unknown
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.rows.history import ConsumerImpact
 from tests.protocol.lineages import Partition, held, partitions
-from tests.protocol.logs import TIME, replica
+from tests.protocol.logs import commit, replica
 
 # unclean elections replaced what epoch 2 wrote from offset 15 on: epoch 1 went on to 19, and epochs 3 and 5 followed
 LEADER = replica(1, [(1, 0, 19), (3, 20, 29), (5, 30, 39)])
@@ -30,7 +31,7 @@ def _assess(
     compacted: bool = False,
     leads_in: int | None = None,
     replaced_from: int | None = None,
-) -> GroupImpact:
+) -> ConsumerImpact:
     """By default the leader's copy is later than the commit, and all that is known is in the logs."""
     known = Known(
         leader_epoch=latest_epoch(leader.log.epochs) if leads_in is None else leads_in,
@@ -38,10 +39,10 @@ def _assess(
         compacted=compacted,
         replaced_from=replaced_from,
     )
-    return assess(leader, others, GroupPosition(offset=offset, leader_epoch=epoch, committed_at_ms=TIME), known)
+    return assess(leader, others, commit(offset, epoch), known)
 
 
-def _counts(found: GroupImpact) -> tuple[int | None, int | None, int | None]:
+def _counts(found: ConsumerImpact) -> tuple[int | None, int | None, int | None]:
     return found.records_gone, found.records_reread, found.records_missed
 
 
@@ -62,24 +63,29 @@ def _counts(found: GroupImpact) -> tuple[int | None, int | None, int | None]:
 @pytest.mark.parametrize("later", [True, False], ids=["later", "apart"])
 def test_a_group_whose_records_are_there_goes_on(offset: int, epoch: int, others: Sequence[Replica], later: bool) -> None:
     found = _assess(offset, epoch, *others, later=later)
-    assert (found.result, found.affected, found.reset_offset, found.history_rewritten) == (ValidationResult.VALID, False, offset, False)
+    assert (found.validation_result, found.affected, found.reset_offset, found.history_rewritten) == (
+        ValidationResult.VALID,
+        False,
+        offset,
+        False,
+    )
     assert _counts(found) == (0, 0, 0)
     assert (found.diverging_epoch, found.nearest_offset) == (None, None)
 
 
 def test_epoch_0_is_an_epoch() -> None:
     leader = replica(1, [(0, 0, 9), (2, 10, 19)])
-    assert _assess(10, 0, leader=leader).result is ValidationResult.VALID
+    assert _assess(10, 0, leader=leader).validation_result == ValidationResult.VALID
     lost = _assess(15, 0, leader=leader)
-    assert (lost.result, lost.affected, lost.reset_offset, lost.records_gone) == (ValidationResult.TRUNCATED, True, 10, 5)
-    assert _assess(15, UNDEFINED_EPOCH, leader=leader).result is ValidationResult.NOT_VALIDATED
+    assert (lost.validation_result, lost.affected, lost.reset_offset, lost.records_gone) == (ValidationResult.TRUNCATED, True, 10, 5)
+    assert _assess(15, UNDEFINED_EPOCH, leader=leader).validation_result == ValidationResult.NOT_VALIDATED
 
 
 @pytest.mark.parametrize("others", [(), (IN_SYNC,)], ids=["alone", "in sync"])
 @pytest.mark.parametrize("offset", [5, 25, 40])
 def test_a_commit_without_an_epoch_that_nothing_contradicts(offset: int, others: Sequence[Replica]) -> None:
     found = _assess(offset, UNDEFINED_EPOCH, *others, later=False)
-    assert (found.result, found.affected, found.reset_offset) == (ValidationResult.NOT_VALIDATED, False, offset)
+    assert (found.validation_result, found.affected, found.reset_offset) == (ValidationResult.NOT_VALIDATED, False, offset)
     assert _counts(found) == (0, 0, 0)
 
 
@@ -91,7 +97,7 @@ def test_a_commit_without_an_epoch_that_nothing_contradicts(offset: int, others:
 def test_truncated_within_an_epoch_that_the_leader_has(others: Sequence[Replica], later: bool) -> None:
     """One leader wrote the epoch, so what the leader's log has of it is a prefix of what the group consumed: the count is exact."""
     found = _assess(26, 1, *others, later=later)
-    assert (found.result, found.affected, found.diverging_epoch) == (ValidationResult.TRUNCATED, True, 1)
+    assert (found.validation_result, found.affected, found.diverging_epoch) == (ValidationResult.TRUNCATED, True, 1)
     assert (found.reset_offset, found.nearest_offset) == (20, 20)
     assert _counts(found) == (6, 0, 0)
     assert "20..25" in found.reason
@@ -100,7 +106,7 @@ def test_truncated_within_an_epoch_that_the_leader_has(others: Sequence[Replica]
 def test_truncated_out_of_an_epoch_that_the_leader_never_had() -> None:
     """The client is set back to the end of epoch 1; what stands at 15..19 now it never reads."""
     found = _assess(30, 2, CONSUMED)
-    assert (found.result, found.affected, found.diverging_epoch) == (ValidationResult.TRUNCATED, True, 1)
+    assert (found.validation_result, found.affected, found.diverging_epoch) == (ValidationResult.TRUNCATED, True, 1)
     assert (found.reset_offset, found.nearest_offset) == (20, 20)
     assert _counts(found) == (15, 0, 5)
     assert "15..29" in found.reason
@@ -112,14 +118,14 @@ def test_truncated_out_of_an_epoch_that_the_leader_never_had() -> None:
 def test_what_is_gone_of_an_epoch_that_the_leader_never_had_cannot_be_counted_alone(others: Sequence[Replica]) -> None:
     """Epoch 2 may have begun anywhere below 30: ten records are the least that is gone, and CONSUMED shows fifteen."""
     found = _assess(30, 2, *others)
-    assert (found.result, found.affected, found.reset_offset) == (ValidationResult.TRUNCATED, True, 20)
+    assert (found.validation_result, found.affected, found.reset_offset) == (ValidationResult.TRUNCATED, True, 20)
     assert found.records_gone is None
     assert found.records_missed is None
 
 
 def test_truncated_beyond_the_log_end() -> None:
     found = _assess(45, 5)
-    assert (found.result, found.affected, found.reset_offset, found.diverging_epoch) == (ValidationResult.TRUNCATED, True, 40, 5)
+    assert (found.validation_result, found.affected, found.reset_offset, found.diverging_epoch) == (ValidationResult.TRUNCATED, True, 40, 5)
     assert _counts(found) == (5, 0, 0)
 
 
@@ -135,7 +141,7 @@ TRIMMED = replica(1, [(5, 30, 39)], epochs=[(1, 0), (3, 20), (5, 25)])  # its ta
 def test_a_reset_below_the_log_start_is_the_policys() -> None:
     """The client seeks to 20, fetches, and is told that it is out of range."""
     found = _assess(26, 1, leader=TRIMMED)
-    assert (found.result, found.affected) == (ValidationResult.TRUNCATED, True)
+    assert (found.validation_result, found.affected) == (ValidationResult.TRUNCATED, True)
     assert (found.reset_offset, found.nearest_offset) == (None, 20)
     assert (found.records_gone, found.records_reread) == (6, 0)
     assert "reset policy" in found.reason
@@ -151,7 +157,12 @@ def test_after_a_reset_below_the_log_start_latest_skips_the_whole_log() -> None:
 
 def test_undefined_where_another_replica_holds_what_was_consumed() -> None:
     found = _assess(45, 7, replica(2, [(1, 0, 19), (7, 20, 49)]))
-    assert (found.result, found.affected, found.reset_offset, found.diverging_epoch) == (ValidationResult.UNDEFINED, True, None, None)
+    assert (found.validation_result, found.affected, found.reset_offset, found.diverging_epoch) == (
+        ValidationResult.UNDEFINED,
+        True,
+        None,
+        None,
+    )
     # earliest reads 0..19 again; latest skips 20..39, which are other records than those consumed
     assert _counts(found) == (25, 20, 20)
 
@@ -159,14 +170,14 @@ def test_undefined_where_another_replica_holds_what_was_consumed() -> None:
 @pytest.mark.parametrize("offset", [35, 45])
 def test_undefined_alone(offset: int) -> None:
     found = _assess(offset, 7)
-    assert (found.result, found.affected, found.reset_offset) == (ValidationResult.UNDEFINED, True, None)
+    assert (found.validation_result, found.affected, found.reset_offset) == (ValidationResult.UNDEFINED, True, None)
     assert found.records_gone is None, "epoch 7 may have begun anywhere below the offset"
     assert "reset policy" in found.reason
 
 
 @pytest.mark.parametrize("offset", [35, 45])
 def test_an_epoch_that_the_leader_does_not_know_yet_is_no_alarm(offset: int) -> None:
-    assert _assess(offset, 7, later=False) == unknown(_assess(offset, 7, later=False).reason)
+    assert _assess(offset, 7, later=False) == unknown(commit(offset, 7), _assess(offset, 7, later=False).reason)
     assert _assess(offset, 7, IN_SYNC, later=False).affected is None
 
 
@@ -175,7 +186,7 @@ def test_an_epoch_that_the_leader_does_not_know_yet_is_no_alarm(offset: int) -> 
 
 def test_without_an_epoch_in_range_either_log_may_have_been_consumed() -> None:
     found = _assess(25, UNDEFINED_EPOCH, CONSUMED)
-    assert (found.result, found.affected, found.reset_offset) == (ValidationResult.NOT_VALIDATED, None, 25)
+    assert (found.validation_result, found.affected, found.reset_offset) == (ValidationResult.NOT_VALIDATED, None, 25)
     assert (found.records_gone, found.records_missed) == (None, 10)
     assert "15..24" in found.reason
 
@@ -186,20 +197,20 @@ def test_without_an_epoch_below_the_divergence_nothing_is_doubtful() -> None:
 
 def test_without_an_epoch_out_of_range() -> None:
     found = _assess(45, UNDEFINED_EPOCH, CONSUMED)
-    assert (found.result, found.affected, found.reset_offset) == (ValidationResult.NOT_VALIDATED, True, None)
+    assert (found.validation_result, found.affected, found.reset_offset) == (ValidationResult.NOT_VALIDATED, True, None)
     # earliest reads the common 0..14 again, latest skips all that replaced the rest
     assert _counts(found) == (30, 15, 25)
 
 
 def test_without_an_epoch_out_of_range_alone() -> None:
     found = _assess(45, UNDEFINED_EPOCH)
-    assert (found.result, found.affected, found.reset_offset) == (ValidationResult.NOT_VALIDATED, True, None)
+    assert (found.validation_result, found.affected, found.reset_offset) == (ValidationResult.NOT_VALIDATED, True, None)
     assert found.records_gone is None, "five are the least; CONSUMED shows that it may be thirty"
 
 
 def test_an_unclean_election_after_the_commit_tells_what_no_log_does() -> None:
     found = _assess(35, UNDEFINED_EPOCH, replaced_from=30)
-    assert (found.result, found.affected, found.reset_offset) == (ValidationResult.NOT_VALIDATED, True, 35)
+    assert (found.validation_result, found.affected, found.reset_offset) == (ValidationResult.NOT_VALIDATED, True, 35)
     assert (found.records_gone, found.records_missed) == (5, 5)
     assert _assess(30, UNDEFINED_EPOCH, replaced_from=30).affected is False, "it had consumed all that stayed"
 
@@ -220,14 +231,14 @@ def test_an_unclean_election_does_not_outweigh_an_epoch() -> None:
 
 def test_history_that_was_rewritten_below_a_position_that_the_client_takes_for_valid() -> None:
     found = _assess(18, 2, CONSUMED)
-    assert (found.result, found.affected, found.history_rewritten) == (ValidationResult.VALID, True, True)
+    assert (found.validation_result, found.affected, found.history_rewritten) == (ValidationResult.VALID, True, True)
     assert (found.reset_offset, found.diverging_epoch) == (18, 1)
     assert _counts(found) == (3, 0, 3)
 
 
 def test_rewritten_history_alone() -> None:
     found = _assess(18, 2)
-    assert (found.result, found.history_rewritten, found.reset_offset) == (ValidationResult.VALID, True, 18)
+    assert (found.validation_result, found.history_rewritten, found.reset_offset) == (ValidationResult.VALID, True, 18)
     assert found.affected is not False
     assert (found.records_gone, found.records_missed) == (None, None)
 
@@ -258,7 +269,7 @@ def test_a_replica_tells_the_idle_epoch_from_the_rewritten_one() -> None:
 def test_an_epoch_that_compaction_may_have_removed_is_no_alarm(leader: Replica, compacted: bool) -> None:
     """A follower that fetched a compacted range has no entry for an epoch of which nothing was left (seen on devices-0)."""
     found = _assess(18, 2, leader=leader, compacted=compacted)
-    assert (found.result, found.affected is True, found.history_rewritten) == (ValidationResult.VALID, False, False)
+    assert (found.validation_result, found.affected is True, found.history_rewritten) == (ValidationResult.VALID, False, False)
 
 
 def test_compaction_explains_nothing_above_the_cleaner_checkpoint_or_against_a_replica() -> None:
@@ -302,7 +313,7 @@ def test_a_replica_of_which_retention_left_nothing_to_compare_tells_nothing() ->
 )
 def test_a_commit_beyond_a_copy_that_may_be_older_is_no_alarm(epoch: int, others: Sequence[Replica]) -> None:
     found = _assess(45, epoch, *others, later=False)
-    assert (found.result, found.affected, found.reset_offset) == (ValidationResult.UNKNOWN, None, None)
+    assert (found.validation_result, found.affected, found.reset_offset) == (ValidationResult.UNKNOWN, None, None)
     assert _counts(found) == (None, None, None)
     assert found.reason
 
@@ -311,7 +322,7 @@ def test_another_replicas_older_epoch_beyond_the_end_needs_no_later_copy() -> No
     """It holds 40..49 of epoch 3, while the leader was in epoch 5 from 30 on."""
     behind = replica(2, [(1, 0, 19), (3, 20, 49)])
     found = _assess(45, UNDEFINED_EPOCH, behind, later=False)
-    assert (found.result, found.affected, found.records_gone) == (ValidationResult.NOT_VALIDATED, True, 15)
+    assert (found.validation_result, found.affected, found.records_gone) == (ValidationResult.NOT_VALIDATED, True, 15)
 
 
 def test_a_leader_that_enters_its_epoch_with_its_first_record() -> None:
@@ -373,7 +384,7 @@ def test_a_control_batch_is_an_offset_like_any_other() -> None:
     marked = replica(2, [(1, 0, 18), (1, 19, 19)])
     leader = replica(1, [(1, 0, 18), (3, 19, 19)])
     found = _assess(20, 1, marked, leader=leader)
-    assert (found.result, found.reset_offset, found.records_gone) == (ValidationResult.TRUNCATED, 19, 1)
+    assert (found.validation_result, found.reset_offset, found.records_gone) == (ValidationResult.TRUNCATED, 19, 1)
 
 
 # --- what another replica is a witness of -------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 
 from replica_audit.model import ReplicaFiles
-from replica_audit.partition.choices.electability import electability, without_log
+from replica_audit.partition.choices.electability import begin_row, without_log
 from replica_audit.partition.choices.futures import future_rows
 from replica_audit.partition.choices.once_corrected import followers_once_corrected
 from replica_audit.partition.choices.what_if import Cut, cuts_since, leader_rows, rule_rows
@@ -282,11 +282,11 @@ class PartitionAudit:
         ]
         leads = NO_LEADER if self.leadership.source == INFERRED else self.leadership.leader_id
         cleanly = {broker: one.files.clean_shutdown for broker, one in self.compared.items()}
-        elected = partial(electability, metadata=self.metadata, replicas=self.replicas, stopped_cleanly=cleanly, cluster=self.cluster)
+        begin = partial(begin_row, metadata=self.metadata, replicas=self.replicas, stopped_cleanly=cleanly, cluster=self.cluster)
         rows: list[WhatIfLeader] = []
         if len(sides) > 1 or self.metadata.no_leader:
             doubt = self.ids_in_doubt
-            rows = list(leader_rows(self.metadata, sides, leads, self._make_pair, cuts, electability=elected, ids_in_doubt=doubt))
+            rows = list(leader_rows(self.metadata, sides, leads, self._make_pair, cuts, begin_row=begin, ids_in_doubt=doubt))
         yield from rows
         yield from without_log([row.candidate_id for row in rows], self.metadata, self.replicas, cleanly, self.cluster)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import Enum, auto
 from functools import cache
 from types import MappingProxyType, NoneType, UnionType
@@ -159,3 +160,10 @@ def table(
         has_change_feed=has_change_feed,
         row=row,
     )
+
+
+def utc(milliseconds: int | None) -> datetime | None:
+    """Milliseconds since the epoch as a time; None for None and for -1, Kafka's unknown time."""
+    if milliseconds is None or not 0 <= milliseconds < 1 << 47:
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 
 from replica_audit.model import PartitionMetadata
 from replica_audit.partition.known.cluster_facts import ClusterFacts
@@ -14,24 +14,14 @@ from replica_audit.rows.what_if import WhatIfLeader
 _RUNS = {"up": True, "paused": True, "down": False, "stopped": False}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Electability:
-    """The columns of the same names."""
-
-    in_elr: bool
-    election: str | None
-    broker_up: bool | None
-    stopped_cleanly: bool | None
-
-
-def electability(
+def begin_row(
     broker: int,
     metadata: PartitionMetadata,
     replicas: Mapping[int, Replica],
     stopped_cleanly: Mapping[int, bool],
     cluster: ClusterFacts,
-) -> Electability:
-    """How a broker could be made the leader.
+) -> Callable[..., WhatIfLeader]:
+    """A row of `what_if_leaders` with how a broker could be made the leader, but for what that would lose.
 
     Args:
         broker: its id.
@@ -45,7 +35,11 @@ def electability(
     if runs is None and cluster.fenced.get(broker):
         runs = False
     election = election_type(metadata, broker)
-    return Electability(
+    return partial(
+        WhatIfLeader,
+        topic=metadata.topic,
+        partition=metadata.partition,
+        candidate_id=broker,
         in_elr=broker in metadata.elr,
         election=None if election is None else str(election),
         broker_up=runs,
@@ -62,15 +56,12 @@ def without_log(
 ) -> Iterator[WhatIfLeader]:
     """If nobody leads, a row for each replica of which there is no log: what electing it loses is not known.
 
-    `shown` are the brokers that have a row already; the rest as of `electability`.
+    `shown` are the brokers that have a row already; the rest as of `begin_row`.
     """
     for broker in [broker for broker in metadata.replicas if metadata.no_leader and broker not in shown]:
         missing = "its log is not in the input" if broker not in stopped_cleanly else "it has no log of this topic that can be read"
-        elected = electability(broker, metadata, replicas, stopped_cleanly, cluster)
-        yield WhatIfLeader(
-            topic=metadata.topic,
-            partition=metadata.partition,
-            candidate_id=broker,
+        row = begin_row(broker, metadata, replicas, stopped_cleanly, cluster)
+        yield row(
             rank=None,
             is_leader=False,
             in_isr=broker in metadata.isr,
@@ -89,8 +80,4 @@ def without_log(
             already_lost_offsets=None,
             reason=f"what its election would lose is unknown: {missing}",
             unread_replicas=None,
-            in_elr=elected.in_elr,
-            election=elected.election,
-            broker_up=elected.broker_up,
-            stopped_cleanly=elected.stopped_cleanly,
         )

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from replica_audit.model import PartitionMetadata
-from replica_audit.partition.choices.electability import Electability
 from replica_audit.partition.choices.follower_cuts import follower_cuts
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.pairs.content import ChangedBatchesError, only_in_follower
@@ -71,7 +70,7 @@ def leader_rows(
     make_pair: MakePair,
     cuts: Mapping[int, Cut] = MappingProxyType({}),
     *,
-    electability: Callable[[int], Electability],
+    begin_row: Callable[[int], Callable[..., WhatIfLeader]],
     ids_in_doubt: TopicIdsInDoubt | None = None,
 ) -> Iterator[WhatIfLeader]:
     """Every replica as the leader of all others, ranked by what that loses.
@@ -82,7 +81,7 @@ def leader_rows(
         leader_id: who leads now, -1 for nobody.
         make_pair: makes a pair of two replicas, the first one leading.
         cuts: what brokers have truncated since, by broker: that is gone whichever leads, and its copy is not a replica to elect.
-        electability: how a broker could be elected.
+        begin_row: begins the row of a broker with how it could be elected.
         ids_in_doubt: that nobody can tell which topic id is right. Whoever leads has one of them, and all that others hold under another
             one counts as lost: equal epochs and offsets of two topics are no equal records.
     """
@@ -97,11 +96,7 @@ def leader_rows(
     for place, candidate in ranked([candidate for candidate, _measured in tried], metadata.elr if metadata.no_leader else ()):
         cost = candidate.cost
         known = candidate.eligible  # what a replica that cannot be read would lose is not known
-        elected = electability(candidate.broker_id)
-        yield WhatIfLeader(
-            topic=metadata.topic,
-            partition=metadata.partition,
-            candidate_id=candidate.broker_id,
+        yield begin_row(candidate.broker_id)(
             rank=place,
             is_leader=candidate.is_leader,
             in_isr=candidate.in_isr,
@@ -120,10 +115,6 @@ def leader_rows(
             already_lost_offsets=sum(span.end_offset - span.first_offset for spans in gone.values() for span in spans),
             reason="; ".join([candidate.reason, *_said(gone), *_doubted(ids_in_doubt)]),
             unread_replicas=candidate.unread,
-            in_elr=elected.in_elr,
-            election=elected.election,
-            broker_up=elected.broker_up,
-            stopped_cleanly=elected.stopped_cleanly,
             follower_cuts=cuts_of.get(candidate.broker_id),
         )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from replica_audit.model import CommittedOffset, PartitionMetadata
-from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.protocol.cluster.leadership import INFERRED, Leadership
 from replica_audit.protocol.comparison.candidates import next_epoch, with_new_epoch
 from replica_audit.protocol.comparison.context import Context
@@ -48,39 +47,17 @@ def impact_rows(
             broker may have been restarted before the groups' offsets were copied.)
     """
     topic_id = metadata.topic_id or (leader.topic_id if leader else None)
-    for committed in sorted(commits, key=lambda commit: commit.group_id):
-        if committed.topic_id and topic_id and committed.topic_id != topic_id:
+    for commit in sorted(commits, key=lambda one: one.group_id):
+        if commit.topic_id and topic_id and commit.topic_id != topic_id:
             continue  # of an earlier topic of this name
-        commit = impact.GroupPosition(
-            offset=committed.offset, leader_epoch=committed.leader_epoch, committed_at_ms=committed.commit_timestamp_ms
-        )
         if leader is None or leader.unreadable:
-            found = impact.unknown("the leader's log is not in the input, or cannot be read")
+            yield impact.unknown(commit, "the leader's log is not in the input, or cannot be read")
         elif leader.topic_id and leader.topic_id != topic_id:
-            found = impact.unknown("the leader's log is of an earlier topic of this name")
+            yield impact.unknown(commit, "the leader's log is of an earlier topic of this name")
         else:
             others = [replica for replica in replicas.values() if replica.broker_id != leader.broker_id and _same(replica, leader)]
             known = impact.known(leader, metadata.elections, commit, context, leader_is_down=leader_is_down)
-            found = impact.assess(leader, others, commit, known)
-        yield ConsumerImpact(
-            group_id=committed.group_id,
-            topic=metadata.topic,
-            partition=metadata.partition,
-            committed_offset=commit.offset,
-            committed_leader_epoch=commit.leader_epoch,
-            committed_at=utc(commit.committed_at_ms),
-            validation_result=str(found.result),
-            diverging_epoch=found.diverging_epoch,
-            reset_offset=found.reset_offset,
-            nearest_offset=found.nearest_offset,
-            records_gone=found.records_gone,
-            records_reread=found.records_reread,
-            records_missed=found.records_missed,
-            history_rewritten=found.history_rewritten,
-            affected=found.affected,
-            reason=found.reason,
-            evidence=f"{committed.path}: offset {committed.record_offset}",
-        )
+            yield impact.assess(leader, others, commit, known)
 
 
 def _same(replica: Replica, leader: Replica) -> bool:

@@ -10,7 +10,6 @@ from replica_audit.partition.findings.replica_findings import replica_findings
 from replica_audit.partition.findings.transactions import hanging_of
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.replicas.copied_at import copied_at_ms
-from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.comparison.holes import missing_everywhere
 from replica_audit.protocol.transactions.open_transactions import hanging_sentence, marker_missing_sentence
@@ -29,6 +28,7 @@ from replica_audit.protocol.verdict.partition_findings import (
 )
 from replica_audit.protocol.verdict.reasons import recovery_cuts_batches
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.rows.columns import utc
 from replica_audit.rows.findings import CheckedPartition, ElectionChoice, FoundFinding
 from replica_audit.rows.transactions import HangingTransaction
 

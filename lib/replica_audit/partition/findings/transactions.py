@@ -12,7 +12,6 @@ from replica_audit.partition.findings.waiting_groups import GroupsAtStableOffset
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, UnreadBatchesError
 from replica_audit.partition.replicas.copied_at import copied_at_ms
-from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import INFERRED, Leadership
 from replica_audit.protocol.comparison.compaction import LONGEST_COPY_MS
@@ -31,6 +30,7 @@ from replica_audit.protocol.transactions.open_transactions import (
 from replica_audit.protocol.transactions.segment_producers import producers_of_log
 from replica_audit.protocol.verdict.partition_findings import CLOCKS_DIFFER_MS
 from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.rows.columns import utc
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.transactions import OpenTransactionRow, TransactionElsewhere
 

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
 from replica_audit.model import PartitionMetadata
 from replica_audit.protocol.cluster.elections import beginnings, given_up
 from replica_audit.protocol.cluster.metadata_image import ElectionKind
 from replica_audit.protocol.epochs.lineage import covered
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.rows.columns import utc
 from replica_audit.rows.history import LeaderEpoch
-
-
-def utc(milliseconds: int | None) -> datetime | None:
-    """Milliseconds since the epoch as a time; None for None and for -1, Kafka's unknown time."""
-    if milliseconds is None or not 0 <= milliseconds < 1 << 47:
-        return None
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
 def leader_epoch_rows(metadata: PartitionMetadata, leader: Replica | None, replicas: Sequence[Replica]) -> Iterator[LeaderEpoch]:

@@ -7,7 +7,6 @@ from operator import itemgetter
 
 from replica_audit.model import UNDEFINED_EPOCH, BatchRun, PartitionMetadata, ScannedSegment
 from replica_audit.partition.replicas.corrected_checkpoints import corrected_content
-from replica_audit.partition.replicas.leader_epochs import utc
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.comparison.content import merged
 from replica_audit.protocol.epochs.checkpoint_repair import Undetermined
@@ -15,6 +14,7 @@ from replica_audit.protocol.epochs.epoch_table import EMPTY
 from replica_audit.protocol.epochs.reconcile import reconcile
 from replica_audit.protocol.epochs.runs import joined
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.rows.columns import utc
 from replica_audit.rows.replicas import ContentWindow, CorrectedLine, EpochStartOffset, FollowerOnceCorrected, ReplicaLog, SegmentEpoch
 
 _EPOCH_AND_START = itemgetter(1, 2)  # of an entry of a checkpoint

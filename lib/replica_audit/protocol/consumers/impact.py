@@ -6,16 +6,20 @@ compare the answered epoch) is told from the leader's table, and how much is gon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
+from typing import Any
 
-from replica_audit.model import UNDEFINED_EPOCH, Election
+from replica_audit.model import UNDEFINED_EPOCH, CommittedOffset, Election
 from replica_audit.protocol.comparison.context import Context, copied_before_its_election
 from replica_audit.protocol.consumers.positions import Validation, validate_position
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable, end_offset_for, latest_epoch
 from replica_audit.protocol.epochs.lineage import epoch_at, first_difference, held
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.rows.columns import utc
+from replica_audit.rows.history import ConsumerImpact
 
 
 class ValidationResult(StrEnum):
@@ -28,36 +32,32 @@ class ValidationResult(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPosition:
-    """A committed position: the next offset to read, the epoch of the last record consumed (-1 unknown), and when it was committed."""
-
-    offset: int
-    leader_epoch: int
-    committed_at_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupImpact:
-    """What the group finds. Offsets as in `consumer_impacts`; `affected` is None where it cannot be told."""
-
-    result: ValidationResult
-    affected: bool | None
-    reason: str
-    diverging_epoch: int | None = None
-    reset_offset: int | None = None
-    nearest_offset: int | None = None
-    records_gone: int | None = 0
-    records_reread: int | None = 0
-    records_missed: int | None = 0
-    history_rewritten: bool = False
-
-
-def unknown(reason: str) -> GroupImpact:
-    """Nothing can be said."""
-    return GroupImpact(
-        result=ValidationResult.UNKNOWN, affected=None, reason=reason, records_gone=None, records_reread=None, records_missed=None
+def _impact(commit: CommittedOffset, result: ValidationResult) -> Callable[..., ConsumerImpact]:
+    """What the group finds but for `affected` and `reason`; what of the rest is not given is nothing."""
+    return partial(
+        ConsumerImpact,
+        group_id=commit.group_id,
+        topic=commit.topic,
+        partition=commit.partition,
+        committed_offset=commit.offset,
+        committed_leader_epoch=commit.leader_epoch,
+        committed_at=utc(commit.commit_timestamp_ms),
+        validation_result=str(result),
+        evidence=f"{commit.path}: offset {commit.record_offset}",
+        diverging_epoch=None,
+        reset_offset=None,
+        nearest_offset=None,
+        records_gone=0,
+        records_reread=0,
+        records_missed=0,
+        history_rewritten=False,
     )
+
+
+def unknown(commit: CommittedOffset, reason: str) -> ConsumerImpact:
+    """Nothing can be said; `affected` is None, as wherever it cannot be told."""
+    row = _impact(commit, ValidationResult.UNKNOWN)
+    return row(affected=None, reason=reason, records_gone=None, records_reread=None, records_missed=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class Known:
     leader_copied_before_its_election: bool = False
 
 
-def known(leader: Replica, elections: Sequence[Election], commit: GroupPosition, context: Context, *, leader_is_down: bool) -> Known:
+def known(leader: Replica, elections: Sequence[Election], commit: CommittedOffset, context: Context, *, leader_is_down: bool) -> Known:
     """What the metadata tells of the time of a commit; a copy of a log that was written in a later election is later than the commit.
 
     The clocks are the controller's and the coordinator's; those of producers, in the records, prove nothing.
@@ -91,8 +91,8 @@ def known(leader: Replica, elections: Sequence[Election], commit: GroupPosition,
     """
     # an entry beyond the end is of a table that was copied after its log
     starts = {entry.epoch: entry.start_offset for entry in leader.log.epochs if entry.start_offset <= leader.log.log_end_offset}
-    timed = commit.committed_at_ms >= 0
-    after = [one for one in elections if timed and one.leader_epoch in starts and one.timestamp_ms > commit.committed_at_ms]
+    timed = commit.commit_timestamp_ms >= 0
+    after = [one for one in elections if timed and one.leader_epoch in starts and one.timestamp_ms > commit.commit_timestamp_ms]
     is_later = max(starts, default=-1) > commit.leader_epoch >= 0 or bool(after)
     latest = max(starts, default=UNDEFINED_EPOCH)
     return Known(
@@ -105,7 +105,7 @@ def known(leader: Replica, elections: Sequence[Election], commit: GroupPosition,
     )
 
 
-def assess(leader: Replica, others: Sequence[Replica], commit: GroupPosition, known: Known) -> GroupImpact:
+def assess(leader: Replica, others: Sequence[Replica], commit: CommittedOffset, known: Known) -> ConsumerImpact:
     """Judge one committed position.
 
     Args:
@@ -119,14 +119,14 @@ def assess(leader: Replica, others: Sequence[Replica], commit: GroupPosition, kn
     may_be_newer = beyond or commit.leader_epoch > latest_epoch(epochs)
     assessment = _Assessment(leader, others, commit, known)
     if may_be_newer and not known.later_than_commit and assessment.diverged_at is None:
-        return unknown("the commit points beyond the copy of the leader's log, and may be newer than that copy")
+        return unknown(commit, "the commit points beyond the copy of the leader's log, and may be newer than that copy")
     found = assessment.impact()
     if found.affected and known.leader_copied_before_its_election:
-        return unknown("the leader was copied before its election, so its log may have changed since")
+        return unknown(commit, "the leader was copied before its election, so its log may have changed since")
     return found
 
 
-def _consumed(replica: Replica, commit: GroupPosition) -> bool:
+def _consumed(replica: Replica, commit: CommittedOffset) -> bool:
     """Whether a replica holds the last record that the group can have consumed, in its epoch if that is known."""
     epoch = epoch_at(replica.history, commit.offset - 1)
     return epoch is not None and commit.leader_epoch in (UNDEFINED_EPOCH, epoch)
@@ -145,7 +145,7 @@ def _parts(leader: Replica, other: Replica, end: int, leader_epoch: int) -> int 
 
 
 class _Assessment:
-    def __init__(self, leader: Replica, others: Sequence[Replica], commit: GroupPosition, known: Known) -> None:
+    def __init__(self, leader: Replica, others: Sequence[Replica], commit: CommittedOffset, known: Known) -> None:
         self.leader, self.commit, self.known = leader, commit, known
         self.epochs: EpochTable = leader.as_leader().epochs
         self.start, self.end = leader.log.log_start_offset, leader.log.log_end_offset
@@ -159,7 +159,10 @@ class _Assessment:
         by_epoch = commit.leader_epoch >= 0 or self.replaced_from is None
         self.diverged_at = min(seen, default=None) if by_epoch else self.replaced_from
 
-    def impact(self) -> GroupImpact:
+    def _found(self, result: ValidationResult, **columns: Any) -> ConsumerImpact:
+        return _impact(self.commit, result)(**columns)
+
+    def impact(self) -> ConsumerImpact:
         """The first case that holds."""
         match validate_position(self.epochs, self.end, self.commit.offset, self.commit.leader_epoch).result:
             case Validation.TRUNCATED:
@@ -170,7 +173,7 @@ class _Assessment:
                 return self._not_validated()
         return self._valid()
 
-    def _truncated(self) -> GroupImpact:
+    def _truncated(self) -> ConsumerImpact:
         reset, parts = self.answer.start_offset, self.diverged_at
         if parts is None and any(entry.epoch == self.commit.leader_epoch for entry in self.epochs):
             parts = reset  # both logs have the epoch, and so the same records up to the end of the shorter one
@@ -181,8 +184,8 @@ class _Assessment:
         gone = "" if parts is None else f" {min(parts, reset)}..{self.commit.offset - 1}"
         why = f"; {reset} is below the log start {self.start}: the reset policy decides" if by_policy else ""
         parts = None if parts is None else min(parts, reset)
-        return GroupImpact(
-            result=ValidationResult.TRUNCATED,
+        return self._found(
+            ValidationResult.TRUNCATED,
             affected=True,
             diverging_epoch=self.answer.epoch,
             reset_offset=None if by_policy else reset,
@@ -194,11 +197,11 @@ class _Assessment:
             f"group consumed are gone{why}",
         )
 
-    def _of_no_known_epoch(self, reset: int) -> GroupImpact:
+    def _of_no_known_epoch(self, reset: int) -> ConsumerImpact:
         """A commit in an epoch of which retention left nothing: the client takes that for a truncation, and it need not be one."""
         epoch, first = self.commit.leader_epoch, self.epochs[0]
-        return GroupImpact(
-            result=ValidationResult.TRUNCATED,
+        return self._found(
+            ValidationResult.TRUNCATED,
             affected=None,
             diverging_epoch=self.answer.epoch,
             reset_offset=reset,
@@ -215,11 +218,11 @@ class _Assessment:
         """Offsets of the leader's log in [first, end); None if the first is not known."""
         return None if first is None else held(self.leader.history, first, end)
 
-    def _undefined(self) -> GroupImpact:
+    def _undefined(self) -> ConsumerImpact:
         why = f"undefined: the leader knows no epoch from {self.commit.leader_epoch} on"
         return self._by_policy(ValidationResult.UNDEFINED, why, nearest=self.end)
 
-    def _not_validated(self) -> GroupImpact:
+    def _not_validated(self) -> ConsumerImpact:
         if self.commit.offset > self.end:
             why = f"out of range: the commit has no epoch, and the log ends at {self.end}"
             return self._by_policy(ValidationResult.NOT_VALIDATED, why, nearest=None)
@@ -229,8 +232,8 @@ class _Assessment:
             return self._intact(ValidationResult.NOT_VALIDATED, "the commit has no epoch and is not validated; nothing contradicts it")
         if self.replaced_from is not None:
             return self._goes_on_unaware(self.replaced_from)
-        return GroupImpact(
-            result=ValidationResult.NOT_VALIDATED,
+        return self._found(
+            ValidationResult.NOT_VALIDATED,
             affected=None,
             reset_offset=self.commit.offset,
             records_gone=None,
@@ -239,9 +242,9 @@ class _Assessment:
             "replaced, it never reads what is there now",
         )
 
-    def _goes_on_unaware(self, diverged: int) -> GroupImpact:
-        return GroupImpact(
-            result=ValidationResult.NOT_VALIDATED,
+    def _goes_on_unaware(self, diverged: int) -> ConsumerImpact:
+        return self._found(
+            ValidationResult.NOT_VALIDATED,
             affected=True,
             reset_offset=self.commit.offset,
             records_gone=self.commit.offset - diverged,
@@ -250,14 +253,14 @@ class _Assessment:
             f"{diverged} on: it never reads what is there now",
         )
 
-    def _valid(self) -> GroupImpact:
+    def _valid(self) -> ConsumerImpact:
         if self.answer.epoch < self.commit.leader_epoch:
             return self._rewritten()
         if self.commit.offset < self.start:
             return self._retention(ValidationResult.VALID)
         return self._intact(ValidationResult.VALID, "the leader's log holds what the group consumed")
 
-    def _rewritten(self) -> GroupImpact:
+    def _rewritten(self) -> ConsumerImpact:
         parts, epoch = self.diverged_at, self.commit.leader_epoch
         if parts is None and (self.known.compacted or self.commit.offset <= (self.leader.cleaner_offset or 0)):
             # a leader that once fetched a compacted range has no entry for an epoch of which nothing was left
@@ -267,8 +270,8 @@ class _Assessment:
             why = f"the leader's table lacks epoch {epoch}, in which perhaps nothing was written, or records were replaced"
             return self._doubtful(why)
         what = "perhaps nothing was written in it, or records were replaced" if parts is None else f"offsets from {parts} on were replaced"
-        return GroupImpact(
-            result=ValidationResult.VALID,
+        return self._found(
+            ValidationResult.VALID,
             affected=None if parts is None else True,
             diverging_epoch=self.answer.epoch,
             reset_offset=self.commit.offset,
@@ -279,11 +282,11 @@ class _Assessment:
             reason=f"the client considers the position valid, but the leader has no epoch {epoch} and answers {self.answer.epoch}: {what}",
         )
 
-    def _by_policy(self, result: ValidationResult, why: str, nearest: int | None) -> GroupImpact:
+    def _by_policy(self, result: ValidationResult, why: str, nearest: int | None) -> ConsumerImpact:
         parts = self.diverged_at
         consumed = None if parts is None else min(parts, self.end)
-        return GroupImpact(
-            result=result,
+        return self._found(
+            result,
             affected=True,
             nearest_offset=nearest,
             records_gone=None if parts is None else self.commit.offset - parts,
@@ -292,16 +295,16 @@ class _Assessment:
             reason=f"{why}; the reset policy decides: earliest reads from {self.start} again, latest continues at {self.end}",
         )
 
-    def _retention(self, result: ValidationResult) -> GroupImpact:
-        return GroupImpact(
-            result=result,
+    def _retention(self, result: ValidationResult) -> ConsumerImpact:
+        return self._found(
+            result,
             affected=False,
             records_missed=self._held(self.start, self.end),
             reason=f"below the log start {self.start}: retention or DeleteRecords removed the next records; the reset policy decides",
         )
 
-    def _doubtful(self, reason: str) -> GroupImpact:
+    def _doubtful(self, reason: str) -> ConsumerImpact:
         return replace(self._intact(ValidationResult.VALID, reason), affected=None, records_gone=None, records_missed=None)
 
-    def _intact(self, result: ValidationResult, reason: str) -> GroupImpact:
-        return GroupImpact(result=result, affected=False, reset_offset=self.commit.offset, reason=reason)
+    def _intact(self, result: ValidationResult, reason: str) -> ConsumerImpact:
+        return self._found(result, affected=False, reset_offset=self.commit.offset, reason=reason)
