@@ -12,6 +12,7 @@ import pytest
 
 from replica_audit import cli
 from replica_audit.collect import CollectRequest, collect
+from replica_audit.formats.log_dir.names import OFFSET_CHECKPOINTS
 from tests.cases.triaged import Seen, seen
 from tests.collect.collections import collect_cluster, quietly
 from tests.formats import kafka_files
@@ -169,6 +170,17 @@ def test_a_directory_that_no_kraft_broker_starts_with(tmp_path: Path, change: Ca
     assert (found.exit_code, found.problems()) == (3, [code])
     assert found.tables["input_errors"][0]["path"].endswith(f"broker-2/{_META}")
     assert {row["verdict"] for row in found.tables["replica_verdicts"]} == {"identical"}
+
+
+def test_a_log_directory_without_replicas_does_not_say_whose_it_is(tmp_path: Path) -> None:
+    root = healthy(tmp_path, "stopped")
+    for name in OFFSET_CHECKPOINTS:
+        empty = root / "broker-2" / "data-9" / name
+        empty.parent.mkdir(exist_ok=True)
+        empty.touch()
+    assert seen(root).problems() == ["missing-meta-properties"]
+    shutil.copy(root / "broker-2" / _META, empty.parent)
+    assert seen(root).problems() == ["two-copies-of-a-broker"]
 
 
 @pytest.mark.parametrize("collected", [False, True])

@@ -380,3 +380,10 @@ def test_a_real_file_cut_or_changed_anywhere(data: st.DataObject):
         list(partitions(parse(changed)[1]))
     except MetadataError as error:
         assert error.reason
+
+
+@pytest.mark.parametrize(("key", "of"), [("brokers", None), ("topics", None), ("partitions", "topics")])
+def test_null_is_no_list_that_was_left_out(key: str, of: str | None):
+    document = whole()
+    (document[of][0] if of else document)[key] = None
+    assert refused(json.dumps(document).encode()).reason == (f"{of}[0].{key} is null, not a list" if of else f"{key} is null, not a list")

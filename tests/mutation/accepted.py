@@ -45,7 +45,14 @@ def _ends(mutation: Mutation, place: Place) -> list[int]:
     return [place.tree.end(home) for home in place.tree.homes[mutation.partition or ""]]
 
 
+def _is_emptied(mutation: Mutation, name: str) -> bool:
+    """Whether every line of it is gone, as in the file that a new broker makes."""
+    return mutation.kind == f"{name} cut" and set(mutation.changes.values()) == {b""}
+
+
 def _lower_high_watermark(mutation: Mutation, _place: Place) -> bool:
+    if _is_emptied(mutation, "replication-offset-checkpoint"):
+        return True
     if not _is_line_of(mutation, "replication-offset-checkpoint"):
         return False
     after = _offsets(mutation, "after")
@@ -53,6 +60,8 @@ def _lower_high_watermark(mutation: Mutation, _place: Place) -> bool:
 
 
 def _recovery_point(mutation: Mutation, _place: Place) -> bool:
+    if _is_emptied(mutation, "recovery-point-offset-checkpoint"):
+        return True
     return _is_line_of(mutation, "recovery-point-offset-checkpoint") and min(_offsets(mutation, "after"), default=0) >= 0
 
 
@@ -112,7 +121,8 @@ def _same_on_all(mutation: Mutation, _place: Place) -> bool:
 
 
 def _newer_leader(mutation: Mutation, _place: Place) -> bool:
-    return mutation.kind == "batch written again later" and mutation.facts.get("whose") == "leader"
+    # "a replica": nobody leads, so that whoever holds more may have led
+    return mutation.kind == "batch written again later" and mutation.facts.get("whose") in ("leader", "a replica")
 
 
 def _beyond_running_leader(mutation: Mutation, place: Place) -> bool:

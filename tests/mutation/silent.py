@@ -37,7 +37,7 @@ class Said:
     """What an audit said: its exit code, its verdicts by follower, its findings and problems as comparable texts by partition."""
 
     exit_code: int
-    verdicts: dict[tuple[str, int], str]
+    verdicts: dict[tuple[str, int], str]  # with "?" where no leader is known: a clean one is no promise then
     findings: Counter[tuple[str, str]]  # (partition or "", text)
     problems: Counter[tuple[str, str]]  # (path, code and detail)
     error: str = ""
@@ -68,7 +68,10 @@ def audited(root: Path, others: Sequence[Path] = ()) -> Said:
         (str(row["path"]).removeprefix(f"{root}/"), f"{row['code']}: {row['detail']}".replace(str(root), ""))
         for row in rows("input_errors")
     )
-    verdicts = {(f"{row['topic']}-{row['partition']}", row["follower_id"]): row["verdict"] for row in rows("replica_verdicts")}
+    verdicts = {
+        (f"{row['topic']}-{row['partition']}", row["follower_id"]): row["verdict"] + "?" * (row["leader_source"] == "inferred")
+        for row in rows("replica_verdicts")
+    }
     of_others = Counter(
         f"{table} {row}"
         for table in ("replica_verdicts", "findings", "input_errors")
@@ -88,10 +91,11 @@ def told(before: Said, after: Said, mutation: Mutation, *, alone: bool) -> str:
     if any(alone or of == partition for of, _text in new):
         return "finding"
     for (of, follower), verdict in after.verdicts.items():
+        known_before = not before.verdicts.get((of, follower), "").endswith("?")
         if (
             (alone or of == partition)
-            and verdict not in CLEAN
-            and (before.verdicts.get((of, follower), "identical") in CLEAN or of == partition)
+            and (verdict.rstrip("?") not in CLEAN or (verdict.endswith("?") and known_before))
+            and (before.verdicts.get((of, follower), "identical").rstrip("?") in CLEAN or of == partition)
         ):
             return "verdict"
     names = {path for path in mutation.changes} | {

@@ -58,7 +58,7 @@ def parse(content: bytes) -> tuple[ClusterMetadata, dict[str, Any]]:
     if not isinstance(document, dict) or document.get("version") != 1:
         raise MetadataError("not a cluster-metadata.json of version 1")
     features = _typed(document, "features", dict, "") or {}
-    brokers = _typed(document, "brokers", list, "") or []
+    brokers = _listed(document, "brokers", "")
     head = ClusterMetadata(
         cluster_id=_typed(document, "cluster_id", str, ""),
         captured_at_ms=_captured_at_ms(document),
@@ -103,12 +103,12 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
     """
     captured_at_ms = _captured_at_ms(document)
     given: set[tuple[str, int]] = set()
-    for i, topic in enumerate(_typed(document, "topics", list, "") or []):
+    for i, topic in enumerate(_listed(document, "topics", "")):
         at = f"topics[{i}]."
         name = _required(topic, "topic", str, at)
         told = _typed(topic, "configs", dict, at)
         configs = told or {}
-        for j, partition in enumerate(_typed(topic, "partitions", list, at) or []):
+        for j, partition in enumerate(_listed(topic, "partitions", at)):
             where = f"{at}partitions[{j}]."
             number = _not_negative(_required(partition, "partition", int, where), f"{where}partition")
             if (name, number) in given:
@@ -223,6 +223,14 @@ def _typed(owner: Any, key: str, kind: type, where: str) -> Any:
     if isinstance(value, str) and _SURROGATE.search(value):
         raise MetadataError(f"{where}{key} is {_shown(value)}, which contains half of a character")
     return value
+
+
+def _listed(owner: Any, key: str, where: str) -> list[Any]:
+    """A list; an empty one where it is left out, but null is none."""
+    values: list[Any] | None = _typed(owner, key, list, where)
+    if values is None and key in owner:
+        raise MetadataError(f"{where}{key} is null, not a list")
+    return values or []
 
 
 def _required(owner: Any, key: str, kind: type, where: str) -> Any:
