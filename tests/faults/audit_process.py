@@ -167,8 +167,15 @@ def unhurried() -> Iterator[None]:
 @contextmanager
 def started(warehouse: Path, working: Path, *arguments: str, job: str = "audit", **variables: str) -> Iterator[AuditProcess]:
     """Start a job by spark-submit.sh, and leave nothing of it. `working` is for what Spark keeps on disk."""
+    with started_job(job, warehouse, working, "--warehouse", str(warehouse), *arguments, **variables) as audit:
+        yield audit
+
+
+@contextmanager
+def started_job(job: str, written: Path, working: Path, *arguments: str, **variables: str) -> Iterator[AuditProcess]:
+    """The same of a job that may have no warehouse. `written` is the folder in which it makes files."""
     kept = {name: os.environ[name] for name in _SHELL if name in os.environ}
-    command: Sequence[str] = [str(ROOT / "spark-submit.sh"), job, "--warehouse", str(warehouse), *arguments]
+    command: Sequence[str] = [str(ROOT / "spark-submit.sh"), job, *arguments]
     process = subprocess.Popen(
         command,
         env={**kept, "SPARK_LOCAL_DIRS": str(working), "SPARK_MASTER": "local[2]", **variables},
@@ -179,7 +186,7 @@ def started(warehouse: Path, working: Path, *arguments: str, job: str = "audit",
         start_new_session=True,
         preexec_fn=end_with_parent,
     )
-    audit = AuditProcess(process, warehouse)
+    audit = AuditProcess(process, written)
     try:
         yield audit
     finally:
