@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -82,3 +83,13 @@ def as_version_1(broker: Path) -> Path:
         del said["small_files_bytes"], said["small_files_crc32c"]
     (broker / MANIFEST).write_text(json.dumps({**document, "version": 1}))
     return broker
+
+
+OF_A_RUN = re.compile(r"(_at|_at_ms|^segments_bytes|^segments_crc32c|^digest)$")
+
+
+def lasting(value: object) -> object:
+    """What a command wrote without what differs between two runs: times, and sizes and digests of files that hold some."""
+    if isinstance(value, dict):
+        return {key: lasting(one) for key, one in value.items() if not OF_A_RUN.search(key)}
+    return [lasting(one) for one in value] if isinstance(value, list) else value

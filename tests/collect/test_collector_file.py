@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from replica_audit import cli, program
+from tests.collect.collections import lasting
 from tests.house.checkout import ROOT, Ran
 
 pytestmark = pytest.mark.slow
@@ -40,13 +41,6 @@ def run(collector: Path, *arguments: str | Path, home: Path, **variables: str) -
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def lasting(value: object) -> object:
-    """A manifest without times, and without the size, the CRC and the digest of what holds some."""
-    if isinstance(value, dict):
-        return {key: lasting(one) for key, one in value.items() if not re.search(r"(_at$|^segments_|^digest$)", key)}
-    return [lasting(one) for one in value] if isinstance(value, list) else value
 
 
 def test_it_gives_the_same_files(collector: Path, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import shutil
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from replica_audit import cli
+from tests.collect.collections import lasting
 from tests.faults.audit_process import AuditProcess, Moment, Victim, files_below, started_job
 from tests.faults.nights import LOSS, reported, rows_of, runs
 from tests.support.warehouse import STARTED, write_warehouse
@@ -43,15 +43,6 @@ def killed(point: int, command: str, written: Path, working: Path, *arguments: s
             return False
         process.kill(Victim.EVERYTHING)
     return True
-
-
-def lasting(value: object) -> object:
-    """JSON without what differs between two runs: times, and sizes and digests of files that hold some."""
-    if isinstance(value, dict):
-        return {
-            key: lasting(one) for key, one in value.items() if not re.search(r"(_at|_at_ms|^segments_bytes|^segments_crc32c|^digest)$", key)
-        }
-    return [lasting(one) for one in value] if isinstance(value, list) else value
 
 
 def held(folder: Path) -> dict[str, object]:
