@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.fast import pytest_addoption, pytest_configure
+from tests.support.fast import pytest_addoption, pytest_collection_modifyitems, pytest_configure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["pytest_addoption", "pytest_configure"]
+__all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_configure"]
 
 # What the shell is set up for that starts the tests changes what the project prints, and what it starts: none of it is theirs.
 _OF_THE_SHELL = """

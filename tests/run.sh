@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Checks and tests.
 #
-#   tests/run.sh                   all of them
+#   tests/run.sh                   all of them, but for those that tests/nightly.sh runs
 #   tests/run.sh --fast            all checks, and the tests that need no Java, no browser and less than two seconds each
+#   tests/run.sh --nightly         the tests that are marked `nightly`
 #   tests/run.sh ARGS...           ARGS are given to pytest, and nothing else runs
-#   tests/run.sh --fast ARGS...    the same, of the fast tests
+#   tests/run.sh --fast ARGS...    the same, of the fast tests; likewise --nightly
 set -euo pipefail
 
 # shellcheck source=tools/environment.sh
@@ -15,11 +16,11 @@ source "$ROOT/tools/oracle.sh"
 source "$ROOT/tools/browser.sh"
 cd "$ROOT"
 
-fast=""
-if [ "${1:-}" = "--fast" ]; then
-    fast="--fast"
-    shift
-fi
+fast="" nightly=""
+case "${1:-}" in
+--fast) fast="--fast" && shift ;;
+--nightly) nightly="--nightly" && shift ;;
+esac
 
 if [ -z "$fast" ]; then environment_require_java; fi
 environment_packages test,lint,notebook
@@ -30,7 +31,7 @@ if [ -z "$fast" ]; then
     strimzi_jars
     if [ $# -eq 0 ]; then
         browser_ready
-        for line in 4.3 3.9; do tests/kafka_lab/jars.sh "$line"; done
+        for line in 4.3 ${nightly:+3.9}; do tests/kafka_lab/jars.sh "$line"; done
     fi
 fi
 
@@ -54,15 +55,17 @@ check() {
 if [ $# -eq 0 ]; then
     # Two workers, a file at a time: what starts a JVM starts it once.
     set -- -n 2 --dist loadfile
-    check ruff check .
-    check ruff format --check .
-    check mypy
-    check lint-imports --cache-dir .cache/import-linter
+    if [ -z "$nightly" ]; then
+        check ruff check .
+        check ruff format --check .
+        check mypy
+        check lint-imports --cache-dir .cache/import-linter
+    fi
 fi
 
 # Last, so that its closing line ends the output.
 result=0
-python -m pytest ${fast:+"$fast"} "$@" || result=$?
+python -m pytest ${fast:+"$fast"} ${nightly:+"$nightly"} "$@" || result=$?
 if [ -n "$failed" ]; then
     say "failed before the tests:$failed"
     exit 1

@@ -37,7 +37,7 @@ from tests.house.checkout import ROOT
 from tests.s3.store import s3_store
 from tests.support import in_process
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.nightly]
 SAMPLE = ROOT / "tests" / "data" / "sample"
 AT_LOOPBACK = (
     "--conf spark.driver.host=127.0.0.1 --conf spark.driver.bindAddress=127.0.0.1 --conf spark.executor.memory=512m"

@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from tests.house.checkout import ROOT, project_files
 from tests.page.browser import Browser, started
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 # what a page shows of each kind, on the site and where the repository shows the same file
 _SHOWN = ("h1", "h2", "h3", "li", "tr", "pre", "blockquote", "img")
 

@@ -21,7 +21,7 @@ from tests.faults.audit_process import AuditProcess, Moment, Victim, files_below
 from tests.faults.nights import LOSS, reported, rows_of, runs
 from tests.support.warehouse import STARTED, write_warehouse
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 KILLS = int(os.environ.get("REPLICA_AUDIT_KILLS", "2"))
 SEED = int(os.environ.get("REPLICA_AUDIT_KILL_SEED", "0"))
 BROKER = LOSS / "broker-1" / "data-0"

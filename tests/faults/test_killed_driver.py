@@ -24,7 +24,7 @@ from tests.faults.nights import LOSS, RUN_DATE, Rows, audit, reported, rows_of, 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.nightly]
 KILLS = int(os.environ.get("REPLICA_AUDIT_KILLS", "3"))
 SEED = int(os.environ.get("REPLICA_AUDIT_KILL_SEED", "0"))
 VICTIMS = (Victim.EVERYTHING, Victim.PYTHON, Victim.JVM)

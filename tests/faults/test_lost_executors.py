@@ -25,7 +25,7 @@ from tests.faults.audit_process import AuditProcess, files_below, processes, sta
 from tests.faults.nights import LOSS, unknown_files
 from tests.support.engines import differing_tables
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.nightly]
 SEVERAL_TASKS = (
     f"{AT_LOOPBACK} --conf spark.sql.shuffle.partitions=6 --conf spark.eventLog.enabled=true --conf spark.eventLog.compress=false"
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def test_has_a_session(spark):
 def made(tmp_path: Path) -> Path:
     tests = tmp_path / "test_made.py"
     tests.write_text(MADE, encoding="utf-8")
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = spark\n", encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = spark\n  nightly\n", encoding="utf-8")
     return tests
 
 
@@ -102,6 +103,16 @@ def run(checkout: Checkout, *arguments: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, cwd=checkout.cwd, env=environment, capture_output=True, text=True, check=False)
 
 
+def test_what_is_for_the_night_runs_then_and_nothing_else_does(tmp_path: Path) -> None:
+    tests = tmp_path / "test_made.py"
+    tests.write_text("import pytest\n\ndef test_day(): pass\n\n@pytest.mark.nightly\ndef test_night(): pass\n", encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = nightly\n", encoding="utf-8")
+    for arguments, ran in (([], "day"), (["--nightly"], "night"), (["--fast"], "day")):
+        command = [sys.executable, "-m", "pytest", "-p", "tests.support.fast", "-v", str(tests), *arguments]
+        done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True)
+        assert re.findall(r"::test_(\w+) PASSED", done.stdout) == [ran]
+
+
 def test_fast_needs_no_java(checkout: Checkout) -> None:
     done = run(checkout, "--fast")
     assert done.returncode == 0, done.stderr
@@ -121,7 +132,7 @@ def test_the_others_do(checkout: Checkout) -> None:
 
 def checks() -> list[str]:
     """The checks of tests/run.sh, as they are written there."""
-    found = re.findall(r"^    check (.*)$", (ROOT / "tests/run.sh").read_text(encoding="utf-8"), re.MULTILINE)
+    found = re.findall(r"^ +check (.*)$", (ROOT / "tests/run.sh").read_text(encoding="utf-8"), re.MULTILINE)
     assert len(found) >= 4
     return found
 

@@ -21,7 +21,7 @@ from tests.support.warehouse import write_warehouse
 
 LOSS = ROOT / "tests/data/sample/committed-loss"
 PAGE = (ROOT / "docs/installing.md").read_text(encoding="utf-8")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")

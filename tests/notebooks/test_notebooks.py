@@ -15,7 +15,7 @@ from replica_audit.notebook.warehouse import Warehouse
 from tests.notebooks.execution import NOTEBOOKS, ROOT, RUNS, execute, outputs, texts, without_paths
 from tests.notebooks.test_partition import spec_data
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 NAMES = ["cluster_overview", "investigate_partition", "protocol_scenarios"]
 # what a cell of a test prints for the test to read
 TELL = "import json; print(json.dumps({value}))"

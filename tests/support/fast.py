@@ -1,6 +1,7 @@
-"""`--fast`, a plugin of pytest: leaves out what needs a JVM, a browser or more than two seconds.
+"""Which tests run, a plugin of pytest.
 
-A test that starts a JVM all the same fails.
+`--fast` leaves out what needs a JVM, a browser or more than two seconds; a test that starts a JVM all the same fails. What is marked
+`nightly` runs with `--nightly`, and then nothing else does.
 """
 
 from __future__ import annotations
@@ -69,8 +70,19 @@ def left_out(item: pytest.Item) -> bool:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option."""
+    """Add the options."""
     parser.addoption("--fast", action="store_true", help="only tests that need no JVM, no browser and less than two seconds")
+    parser.addoption("--nightly", action="store_true", help="only tests that are left out without it: they take minutes each")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep what is for the night, or everything else."""
+    kept, others = [], []
+    for item in items:
+        is_nightly = item.get_closest_marker("nightly") is not None
+        (kept if is_nightly == config.getoption("--nightly") else others).append(item)
+    config.hook.pytest_deselected(items=others)
+    items[:] = kept
 
 
 def pytest_configure(config: pytest.Config) -> None:
