@@ -77,7 +77,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep what is for the night, or everything else."""
-    kept, others = [], []
+    kept: list[pytest.Item] = []
+    others: list[pytest.Item] = []
     for item in items:
         is_nightly = item.get_closest_marker("nightly") is not None
         (kept if is_nightly == config.getoption("--nightly") else others).append(item)
