@@ -42,7 +42,7 @@ class Settings(BaseModel):
     worst: int = Field(default=20, ge=0, le=10_000, description="findings that the summary shows")
     what_if_leaders: bool = Field(default=False, description="also compute every replica as the leader, ranked by what that loses")
     detail: Literal["findings", "all"] = Field(
-        default="all",
+        default="findings",
         description="of partitions that are proven healthy, findings stores verdicts and logs; all also stores, epoch by epoch and rule by "
         "rule, that nothing is cut",
     )

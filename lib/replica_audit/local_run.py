@@ -176,6 +176,7 @@ def _counts(root: Root, audit: ClusterAudit, errors: pa.Table) -> dict[str, Any]
         "replicas": len(audit.tables[REPLICA_LOGS.name]),
         "partitions": len(partitions),
         "verdict_counts": list(Counter(_texts(verdicts, "verdict")).items()),
+        "proven_healthy": pc.sum(audit.tables["checked"]["proven_pairs"]).as_py() or 0,
         "records_unread": _records_unread(verdicts),
         "input_errors": _texts(errors, "cluster_id").count(root.cluster_id),
     }

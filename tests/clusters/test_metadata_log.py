@@ -33,7 +33,7 @@ from replica_audit.protocol.cluster.metadata_changes import (
     TopicCreated,
     TopicRemoved,
 )
-from tests.clusters.test_scenarios import ROOT, SAMPLE, SCENARIOS, SHARED, _moves, _said
+from tests.clusters.test_scenarios import EVERY_ROW, ROOT, SAMPLE, SCENARIOS, SHARED, _moves, _said
 from tests.formats import kafka_files as kf
 from tests.formats import metadata_files as mf
 from tests.support import in_process
@@ -356,7 +356,7 @@ def test_verdicts_are_the_same_with_the_log_as_with_the_file(root):
 @pytest.mark.parametrize("case", WITH_LOGS, ids=lambda case: _name(case[0]))
 def test_cuts_are_what_the_brokers_did_with_the_log_alone(case):
     root, said = case
-    points = in_process.audit(root, metadata=False)["truncation_points"]
+    points = in_process.audit(root, settings=EVERY_ROW, metadata=False)["truncation_points"]
     rows = {(row["topic"], row["partition"], row["follower_id"]): row for row in points if row["applies"]}
     wrong, compared = [], 0
     for replica in json.loads(said.read_text(encoding="utf-8"))["replicas"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from replica_audit.report.text import first_findings
 from replica_audit.rows import COUNTED, REPLICA_LOGS, REPLICA_VERDICTS
 from replica_audit.rows.arrow import OUTCOMES
 from replica_audit.rows.encoding import as_dict
-from replica_audit.rows.findings import FoundFinding
+from replica_audit.rows.findings import CheckedPartition, FoundFinding
 from replica_audit.rows.outcomes import WrittenFile
 from tests.rows.values import full_row
 
@@ -24,14 +25,17 @@ def finding(code: str, topic: str, *, state: str | None = None) -> dict[str, Any
     return row | {"acknowledgement": None if state is None else known | {"state": state}}
 
 
-def partition(cluster: str, *verdicts: str, found: tuple[dict[str, Any], ...] = (), unread: int = 0, logs: int = 0) -> dict[str, Any]:
+def partition(
+    cluster: str, *verdicts: str, found: tuple[dict[str, Any], ...] = (), unread: int = 0, logs: int = 0, proven: int = 0
+) -> dict[str, Any]:
     sizes = {REPLICA_LOGS.name: logs, REPLICA_VERDICTS.name: len(verdicts)}
     known = {"cluster_id": cluster, "sizes": [sizes.get(table.name, 0) for table in COUNTED], "verdicts": list(verdicts)}
-    return {name: None for name in OUTCOMES.names} | known | {"records_unread": unread, "found": list(found)}
+    checked = [as_dict(replace(full_row(CheckedPartition), proven_pairs=proven))]
+    return {name: None for name in OUTCOMES.names} | known | {"records_unread": unread, "found": list(found), "checked": checked}
 
 
 def counted(*batches: list[dict[str, Any]]) -> pa.Table:
-    taken = [name for name in OUTCOMES.names if name in ("cluster_id", "sizes", "verdicts", "records_unread", "found", "file")]
+    taken = [name for name in OUTCOMES.names if name in ("cluster_id", "sizes", "verdicts", "records_unread", "checked", "found", "file")]
     schema = pa.schema([OUTCOMES.field(name) for name in taken])
     made = (pa.RecordBatch.from_pylist([{name: row.get(name) for name in taken} for row in rows], schema=schema) for rows in batches)
     return pa.Table.from_batches(_of_task(made, first_findings.worst_first, 2), _TALLY)
@@ -44,8 +48,12 @@ def counts(table: pa.Table) -> dict[tuple[str, str, str], int]:
 def test_every_count_is_of_its_cluster() -> None:
     found = counts(
         counted(
-            [partition("a", "identical", "lagging", logs=3), partition("b", "identical", unread=1, logs=2), {"file": as_dict(FILE)}],
-            [partition("a", logs=1), partition("a", "identical", unread=2, logs=2)],
+            [
+                partition("a", "identical", "lagging", logs=3, proven=2),
+                partition("b", "identical", unread=1, logs=2),
+                {"file": as_dict(FILE)},
+            ],
+            [partition("a", logs=1), partition("a", "identical", unread=2, logs=2, proven=1)],
         )
     )
     assert found == {
@@ -54,6 +62,7 @@ def test_every_count_is_of_its_cluster() -> None:
         ("a", "verdict", "identical"): 2,
         ("a", "verdict", "lagging"): 1,
         ("a", "unread", "verdict"): 2,
+        ("a", "proven", "verdict"): 3,
         ("a", "partitions", "rows"): 3,
         ("a", "partitions", "verdict"): 2,
         ("b", "rows", "replica_logs"): 2,

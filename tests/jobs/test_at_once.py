@@ -65,7 +65,9 @@ def assert_has_one_run(warehouse: Path, run_id: str) -> None:
         assert rows_by_run(warehouse, table.name)[run_id] == len(expected[table.name]), table.name
     assert rows_by_run(warehouse, FINDINGS.name)[run_id] == 3
     runs = DeltaTable(str(warehouse / AUDIT_RUNS.name)).to_pyarrow_table().to_pylist()
-    assert [row["status"] for row in runs if row["run_id"] == run_id] == ["complete"]
+    (run,) = (row for row in runs if row["run_id"] == run_id)
+    assert run["status"] == "complete"
+    assert run["proven_healthy"] == sum(row["proven_pairs"] for row in expected["checked"])
 
 
 def test_two_ids_at_once_are_both_complete(tmp_path: Path) -> None:

@@ -243,6 +243,18 @@ def test_the_summary_shows_who_is_affected_and_who_would_lead_better(audited: tu
     assert "In 16 partitions brokers have since truncated records that only their audited" in shown, "to elect them brings nothing back"
 
 
+def test_what_is_proven_healthy_is_counted_and_its_rows_are_not_stored(spark: SparkSession, tmp_path: Path) -> None:
+    """As by the engine of this process; with `--detail all` they are stored."""
+    root = SAMPLE / "clean-in-sync"
+    for run_id, detail in (("findings", "findings"), ("all", "all")):
+        (cluster,) = run(spark, tmp_path, run_id, root, detail=detail).clusters
+        made = in_process.audit(root, settings=Settings(detail=detail))  # type: ignore[arg-type]
+        stored = [row for row in read(tmp_path, TRUNCATION_POINTS) if row["run_id"] == run_id]
+        assert len(stored) == len(made["truncation_points"])
+        assert 0 < sum(row["proven_pairs"] for row in made["checked"]) == cluster.proven_healthy < len(made["replica_verdicts"])
+        assert (len(stored) == 4 * len(made["replica_verdicts"])) == (detail == "all")
+
+
 @pytest.fixture(scope="module")
 def no_run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse that has its tables and no run: to create them takes longer than a small audit."""

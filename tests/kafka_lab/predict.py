@@ -12,6 +12,7 @@ from typing import Any
 
 from kafka.errors import KafkaError
 
+from replica_audit.config import Settings
 from tests.kafka_lab.cluster import Lab, LabError
 from tests.kafka_lab.console import say
 from tests.kafka_lab.files import replica_directories
@@ -85,7 +86,7 @@ def _predict_in(lab: Lab, java: JavaClient, history: History, keep: Path | None)
     before_root, after_root = work / "before", work / "after"
     said = copy_and_ask(lab, java, before_root)
     logs = {broker.node_id: broker.log.stat().st_size for broker in lab.brokers.values()}
-    before = in_process.audit(before_root)
+    before = in_process.audit(before_root, settings=Settings(detail="all"))  # also of pairs that are proven healthy
     known = lab.partitions(*(topic.name for topic in history.topics))
     for broker in lab.brokers.values():
         come_back(lab, broker)

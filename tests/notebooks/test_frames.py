@@ -15,12 +15,14 @@ import pytest
 from deltalake import DeltaTable
 
 from replica_audit import open_warehouse
+from replica_audit.config import Settings
 from replica_audit.errors import UsageError
 from replica_audit.notebook.run import Run
 from replica_audit.notebook.warehouse import Warehouse
+from replica_audit.past.unstored_rows import UNSTORED
 from replica_audit.rows import TABLES
 from replica_audit.rows.pair_structs import ExchangeRound
-from tests.notebooks.execution import RUNS
+from tests.notebooks.execution import RUNS, inputs_of
 from tests.support.warehouse import STARTED, forget_rows_of_tables, write_rows, write_warehouse
 
 if TYPE_CHECKING:
@@ -58,6 +60,15 @@ def comparable(found: list[Row]) -> list[str]:
     return sorted(str({name: told(name, value) for name, value in row.items()}) for row in found)
 
 
+@pytest.fixture(scope="module")
+def whole(nights: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same audit of the whole sample with every row stored, of what is proven healthy, too."""
+    below = tmp_path_factory.mktemp("whole")
+    roots = sorted(inputs_of(nights, RUNS[1]).iterdir())
+    write_warehouse(below / "warehouse", *roots, run_id=RUNS[1], settings=Settings(detail="all"))
+    return below
+
+
 METHODS = {
     "verdicts": "replica_verdicts",
     "findings": "findings",
@@ -74,18 +85,23 @@ METHODS = {
 
 
 @pytest.mark.parametrize(("method", "table"), METHODS.items(), ids=METHODS)
-def test_a_method_gives_the_tables_rows_of_the_run(nights: Path, full: Run, method: str, table: str) -> None:
+def test_a_method_gives_the_tables_rows_of_the_run(nights: Path, whole: Path, full: Run, method: str, table: str) -> None:
     frame = getattr(full, method)()
-    assert comparable(frame.to_dict("records")) == comparable(rows(nights, table, run_id=RUNS[1]))
+    assert comparable(frame.to_dict("records")) == comparable(rows(whole if table in UNSTORED else nights, table, run_id=RUNS[1]))
     if table not in ("what_if_leaders", "input_errors"):
         assert len(frame)
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_any_table_can_be_had_by_its_name(nights: Path, full: Run, table: Any) -> None:
+def test_any_table_can_be_had_by_its_name(nights: Path, whole: Path, full: Run, table: Any) -> None:
     frame = full.table(table.name)
     assert list(frame.columns) == list(table.names)
-    assert comparable(frame.to_dict("records")) == comparable(rows(nights, table.name, run_id=RUNS[1]))
+    assert comparable(frame.to_dict("records")) == comparable(rows(whole if table.name in UNSTORED else nights, table.name, run_id=RUNS[1]))
+
+
+@pytest.mark.parametrize("table", UNSTORED)
+def test_rows_that_only_say_that_nothing_is_cut_are_not_stored(nights: Path, whole: Path, table: str) -> None:
+    assert 0 < len(rows(nights, table, run_id=RUNS[1])) < len(rows(whole, table, run_id=RUNS[1]))
 
 
 def test_rows_are_chosen_by_cluster_topic_partition_and_any_column(nights: Path, full: Run) -> None:

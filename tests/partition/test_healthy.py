@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from replica_audit.partition.healthy import proven_healthy
 from replica_audit.past.unstored_rows import UNSTORED, WithUnstored, whole
 from replica_audit.report.facts.explanation import explain
 from replica_audit.report.facts.question import Question
-from replica_audit.rows import TABLES
+from replica_audit.rows import AUDIT_RUNS, TABLES
 from replica_audit.rows.arrow import schema_of
 from tests.house.checkout import ROOT
 from tests.mutation.generated import STATES, healthy
@@ -123,6 +124,28 @@ def test_most_of_a_real_cluster_passes():
     """All but a log that the cleaner went through, and what brokers' own logs speak of."""
     found = partitions_of(SAMPLE / "clean-in-sync")
     assert sum(proven_healthy(known, cluster) is not None for known, cluster in found) >= len(found) - 5
+
+
+def _proven(root: Path, **settings: Any) -> tuple[int, int]:
+    """How many followers the run says were proven healthy, and how many have a verdict."""
+    done = triage([str(root)], Settings(**settings), tell=lambda _event: None, run_id="held")
+    (run,) = done.tables.columns("audit_runs", schema_of(AUDIT_RUNS)).to_pylist()
+    return run["proven_healthy"], sum(dict(run["verdict_counts"]).values())
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_run_counts_what_was_proven(tmp_path: Path, state: str):
+    root = healthy(tmp_path / state, state)
+    proven, judged = _proven(root)
+    assert judged > 0
+    assert proven >= 0.99 * judged
+    assert _proven(root, what_if_leaders=True) == (0, judged), "then every pair is compared"
+
+
+def test_what_is_compared_is_not_counted_as_proven():
+    """A cleaner went through some of its logs."""
+    proven, judged = _proven(SAMPLE / "clean-in-sync")
+    assert 0 < proven < judged
 
 
 def _frames(root: Path, detail: str) -> dict[str, list[str]]:

@@ -106,7 +106,13 @@ def test_numbers_are_those_of_the_tables(run: PastRun, told: Series) -> None:
         assert told["last_run_exit_code"][key] == row["exit_code"] == 1
         assert told["partitions"][key] == row["partitions"]
         assert told["replicas"][key] == row["replicas"]
+        assert told["followers_proven_healthy"][key] == row["proven_healthy"]
         assert 0 < told["last_run_duration_seconds"][key] < 600
+
+
+def test_what_was_proven_is_not_told_of_a_run_that_did_not_count_it(run: PastRun) -> None:
+    older = series(metrics_text([replace(one, proven_healthy=None) for one in run_metrics(run)]))
+    assert "followers_proven_healthy" not in older
 
 
 def test_what_is_0_is_told(told: Series) -> None:

@@ -116,6 +116,7 @@ def _counts(root: Path, of_cluster: Mapping[str, Sequence[Row]]) -> Row:
         "replicas": len(of_cluster["replica_logs"]),
         "partitions": len({(row["topic"], row["partition"]) for row in verdicts}),
         "verdict_counts": dict(Counter(str(row["verdict"]) for row in verdicts)),
+        "proven_healthy": sum(row["proven_pairs"] for row in of_cluster["checked"]),
         "input_errors": len(of_cluster["input_errors"]),
         "path": str(root),
     }

@@ -64,8 +64,8 @@ RULES = (
     Option(
         flag="--detail",
         setting="detail",
-        help="all (default), or findings: of partitions that are proven healthy, leave out the rows of truncation_points and "
-        "epoch_end_offsets, which only say that nothing is cut",
+        help="findings (default): of partitions that are proven healthy, store no rows of truncation_points and epoch_end_offsets, which "
+        "only say that nothing is cut; all: store them, too",
         arguments={"metavar": "WHAT"},
     ),
     Option(

@@ -24,8 +24,8 @@ from replica_audit.rows.outcomes import WrittenFile
 Order = Callable[[pa.Table], Any]
 _COUNTED = tuple(table.name for table in COUNTED)
 _SHOWN = ("code", "severity", "topic", "partition", "broker_id", "summary", "removed_committed", "records_lost", "acknowledgement")
-_KINDS = ("rows", "verdict", "severity", "acknowledged", "partitions", "unread")
-_ROWS, _VERDICT, _SEVERITY, _ACKNOWLEDGED, _PARTITIONS, _UNREAD = _KINDS
+_KINDS = ("rows", "verdict", "severity", "acknowledged", "partitions", "unread", "proven")
+_ROWS, _VERDICT, _SEVERITY, _ACKNOWLEDGED, _PARTITIONS, _UNREAD, _PROVEN = _KINDS
 _FINDING = pa.struct([FOUND.field(FOUND.get_field_index(name)) for name in _SHOWN])
 # a row is a count of a cluster, one of its findings, or a file
 _COLUMNS: list[tuple[str, pa.DataType]] = [("cluster_id", STRING), ("counted", STRING), ("name", STRING), ("count", BIGINT)]
@@ -43,6 +43,7 @@ class Tally:
         acknowledged: by cluster and code: those that are.
         partitions: by cluster: partitions with a follower to judge.
         records_unread: by cluster: clean followers whose records were to be compared and could not be.
+        proven_healthy: by cluster: followers of partitions that were proven healthy before any pair was compared.
         worst: the worst findings that are not acknowledged, as many as were asked for; their cluster_id and some columns of FOUND.
         audited: partitions in all.
         files: in which rows of tables are.
@@ -54,6 +55,7 @@ class Tally:
     acknowledged: Counter[tuple[str, str]]
     partitions: Counter[str]
     records_unread: Counter[str]
+    proven_healthy: Counter[str]
     worst: list[Row]
     audited: int
     files: tuple[WrittenFile, ...]
@@ -89,7 +91,7 @@ def tally(outcomes: DataFrame, order: Order, most: int) -> Tally:
         most: how many of the findings to keep.
     """
     shown = F.transform("found", lambda row: F.struct(*(row[name].alias(name) for name in _SHOWN)))
-    parts = outcomes.select("cluster_id", "sizes", "verdicts", "records_unread", shown.alias("found"), "file")
+    parts = outcomes.select("cluster_id", "sizes", "verdicts", "records_unread", "checked", shown.alias("found"), "file")
     made = parts.mapInArrow(partial(_of_task, order=order, most=most), spark_schema(_TALLY)).collect()  # a few for each task and cluster
     counts: dict[str, Counter[tuple[str, str]]] = {kind: Counter() for kind in _KINDS}
     findings, files = [], []
@@ -108,6 +110,7 @@ def tally(outcomes: DataFrame, order: Order, most: int) -> Tally:
         acknowledged=counts[_ACKNOWLEDGED],
         partitions=judged,
         records_unread=Counter({cluster: count for (cluster, _name), count in counts[_UNREAD].items()}),
+        proven_healthy=Counter({cluster: count for (cluster, _name), count in counts[_PROVEN].items()}),
         worst=_worst(pa.Table.from_pylist(findings, schema=_findings_schema()), order, most),
         audited=sum(count for (_cluster, name), count in counts[_PARTITIONS].items() if name == _ROWS),
         files=tuple(files),
@@ -121,6 +124,7 @@ def _count(cluster: str, partitions: Any, counts: Counter[tuple[str, str, str]])
     for one in pc.value_counts(pc.list_flatten(partitions["verdicts"])).to_pylist():
         counts[cluster, _VERDICT, one["values"]] += one["counts"]
     counts[cluster, _UNREAD, _VERDICT] += pc.sum(partitions["records_unread"]).as_py()
+    counts[cluster, _PROVEN, _VERDICT] += pc.sum(pc.struct_field(pc.list_flatten(partitions["checked"]), "proven_pairs")).as_py() or 0
     counts[cluster, _PARTITIONS, _ROWS] += len(partitions)
     counts[cluster, _PARTITIONS, _VERDICT] += len(partitions.filter(pc.list_value_length(pc.field("verdicts")) > 0))
 

@@ -421,6 +421,7 @@ def healthy_rows(one: Candidate, *, every_row: bool) -> AuditedPartition | None:
                 clean=(metadata.leader, *(of.broker_id for of in followers)),
                 same_batches=tuple(of.broker_id for of in followers) if has_batches else (),
                 same_records=(),
+                proven_pairs=len(followers),
             )
         ],
     )

@@ -66,6 +66,7 @@ def run_metrics(run: PastRun) -> Iterator[ClusterMetrics]:
             missing_brokers=len(row.missing_broker_ids or ()),
             **_truncated(run, row),
             truncations_not_counted=_not_counted(run, row),
+            proven_healthy=row.proven_healthy,
         )
 
 

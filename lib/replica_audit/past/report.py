@@ -187,6 +187,7 @@ def _clusters(run: PastRun) -> list[Cluster]:
                 metadata=all(source != INFERRED for _verdict, source in own) if row.has_metadata is None else row.has_metadata,
                 inferred_leaders=sum(count for (_verdict, source), count in own.items() if source == INFERRED),
                 records_unread=unread[(row.cluster_id,)],
+                proven_healthy=row.proven_healthy,
                 verdicts=by_verdict(verdicts),
                 input_errors=problems[(row.cluster_id,)],
                 unclean_elections=unclean[(row.cluster_id,)],

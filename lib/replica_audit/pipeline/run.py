@@ -248,6 +248,7 @@ class _Audit:
             "replicas": found.rows[root.cluster_id, REPLICA_LOGS.name],
             "partitions": found.partitions[root.cluster_id],
             "verdict_counts": by_verdict(found.of_cluster(found.verdicts, root.cluster_id)),
+            "proven_healthy": found.proven_healthy[root.cluster_id],
             "records_unread": found.records_unread[root.cluster_id],
         }
 
@@ -314,6 +315,7 @@ def _missing_cluster(one: MissingInput) -> dict[str, object]:
         "partitions": 0,
         "input_errors": 0,
         "verdict_counts": {},
+        "proven_healthy": 0,
         "records_unread": 0,
         "has_metadata": False,
         "broker_ids": None if last.broker_ids is None else list(last.broker_ids),

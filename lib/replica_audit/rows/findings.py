@@ -241,6 +241,7 @@ class CheckedPartition:
     `leader_id` is who leads, or is taken to lead if `leader_source` is inferred; -1: nobody. `leader_has_epoch`: the table of a live leader
     has the metadata's epoch. `clean` are the replicas that can be read and whose logs agree: the leader, and each follower with a clean
     verdict. `same_batches` are those followers among them whose batches were compared, too, `same_records` those whose records were.
+    `proven_pairs`: how many pairs were proven healthy before any was compared; all of the partition, or none.
     """
 
     topic: str
@@ -253,6 +254,7 @@ class CheckedPartition:
     clean: tuple[Int, ...]
     same_batches: tuple[Int, ...]
     same_records: tuple[Int, ...]
+    proven_pairs: Int = 0
 
 
 FINDINGS = table(

@@ -87,7 +87,8 @@ class EpochEndOffset:
 EPOCH_END_OFFSETS = table(
     EpochEndOffset,
     name="epoch_end_offsets",
-    grain="one row per leader, follower and epoch in the follower's table: what the leader answers to OffsetsForLeaderEpoch",
+    grain="one row per leader, follower and epoch in the follower's table: what the leader answers to OffsetsForLeaderEpoch; "
+    "of partitions that are proven healthy only with --detail all",
     constraints={
         **PARTITION_CHECK,
         "undefined_together": "(answered_epoch = -1) = (end_offset = -1)",
@@ -151,7 +152,7 @@ class TruncationPoint:
 TRUNCATION_POINTS = table(
     TruncationPoint,
     name="truncation_points",
-    grain="four rows per leader and follower, one for each protocol",
+    grain="four rows per leader and follower, one for each protocol; of partitions that are proven healthy only with --detail all",
     constraints={
         **PARTITION_CHECK,
         "known_protocol": "protocol IN ('high-watermark', 'kip-101', 'kip-279', 'truncate-on-fetch')",

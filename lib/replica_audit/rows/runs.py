@@ -61,6 +61,10 @@ class AuditRun:
     replicas: Annotated[Bigint | None, "rows of replica_logs"]
     partitions: Annotated[Bigint | None, "partitions with a verdict"]
     verdict_counts: Annotated[Mapping[str, Bigint] | None, "rows of replica_verdicts by verdict"]
+    proven_healthy: Annotated[
+        Bigint | None,
+        "rows of replica_verdicts of partitions that were proven healthy before any pair was compared; null: written by an older version",
+    ]
     records_unread: Annotated[
         Bigint | None,
         "clean followers whose records were to be compared (--compare records) and could not be; their verdicts rest on the rest",

@@ -24,7 +24,8 @@ class ClusterMetrics:
     `oldest_capture` is the replica that was collected first, None if none was, `oldest_check` the oldest check of the CRCs of a collected
     segment, None if none is known, `never_checked` how many collected replicas have a segment of which they never were.
     `is_missing`: the newest run lacked the cluster, and all but the exit code is of the run that read it last; `missing_brokers`: how many
-    brokers that an earlier run read it lacked. `truncations_not_counted`: followers that truncate an unknown number of records.
+    brokers that an earlier run read it lacked. `proven_healthy`: followers of partitions that were proven healthy before any pair was
+    compared, None if that is not known. `truncations_not_counted`: followers that truncate an unknown number of records.
     """
 
     cluster_id: str
@@ -48,3 +49,4 @@ class ClusterMetrics:
     is_missing: bool = False
     missing_brokers: int = 0
     truncations_not_counted: int = 0
+    proven_healthy: int | None = None

@@ -69,6 +69,7 @@ class Cluster:
     `label` is the end of its path, as short as it can be while no other cluster has the same. `verdicts` counts followers, worst first.
     `oldest_capture` is None if nothing of it was collected. `oldest_check` is when that collected segment was verified whose last check is
     the longest ago, None if none is known; `never_checked` how many collected replicas have a segment that never was.
+    `proven_healthy` counts followers of partitions that were proven healthy before any pair was compared, None if that is not known.
     `last_seen_run_id`: the run that read the cluster last; None: this one did.
     `missing_broker_ids`: brokers that an earlier run had and this one lacks.
     """
@@ -92,6 +93,7 @@ class Cluster:
     oldest_capture: OldestCapture | None = None
     oldest_check: datetime | None = None
     records_unread: int = 0
+    proven_healthy: int | None = None
     never_checked: int = 0
     last_seen_run_id: str | None = None
     missing_broker_ids: tuple[int, ...] = ()

@@ -39,6 +39,20 @@ _NUMBERS: dict[str, tuple[str, Callable[[ClusterMetrics], float]]] = {
     ),
     "affected_groups": ("Consumer groups with a committed offset that a truncation affects", lambda one: one.affected_groups),
 }
+_WHERE_KNOWN: dict[str, tuple[str, Callable[[ClusterMetrics], float | None]]] = {
+    "followers_proven_healthy": (
+        "Followers of partitions that were proven healthy before any pair was compared; not of runs of versions that did not count them",
+        lambda one: one.proven_healthy,
+    ),
+    "oldest_crc_check_timestamp_seconds": (
+        "When the CRCs of that collected segment were verified whose last check is the oldest, in seconds since 1970; only of collections",
+        lambda one: one.oldest_check.timestamp() if one.oldest_check else None,
+    ),
+    "oldest_collection_timestamp_seconds": (
+        "When that replica was collected whose collection is the oldest, in seconds since 1970; only of collections",
+        lambda one: one.oldest_capture.captured_at.timestamp() if one.oldest_capture else None,
+    ),
+}
 _OF_FOUND = tuple(severity for severity in Severity if severity is not Severity.NONE)
 
 
@@ -46,16 +60,7 @@ def metrics_text(clusters: Iterable[ClusterMetrics]) -> str:
     """The text of the file."""
     registry = CollectorRegistry()
     numbers = {name: _gauge(registry, name, meaning) for name, (meaning, _of) in _NUMBERS.items()}
-    oldest = _gauge(
-        registry,
-        "oldest_crc_check_timestamp_seconds",
-        "When the CRCs of that collected segment were verified whose last check is the oldest, in seconds since 1970; only of collections",
-    )
-    captured = _gauge(
-        registry,
-        "oldest_collection_timestamp_seconds",
-        "When that replica was collected whose collection is the oldest, in seconds since 1970; only of collections",
-    )
+    known = {name: _gauge(registry, name, meaning) for name, (meaning, _of) in _WHERE_KNOWN.items()}
     followers = _gauge(registry, "followers", "Followers by verdict, without acknowledged findings", "verdict")
     findings = _gauge(
         registry,
@@ -74,10 +79,10 @@ def metrics_text(clusters: Iterable[ClusterMetrics]) -> str:
     for one in clusters:
         for name, (_meaning, of) in _NUMBERS.items():
             numbers[name].labels(one.cluster_id).set(of(one))
-        if one.oldest_check is not None:
-            oldest.labels(one.cluster_id).set(one.oldest_check.timestamp())
-        if one.oldest_capture is not None:
-            captured.labels(one.cluster_id).set(one.oldest_capture.captured_at.timestamp())
+        for name, (_meaning, find) in _WHERE_KNOWN.items():
+            value = find(one)
+            if value is not None:
+                known[name].labels(one.cluster_id).set(value)
         for verdict in Verdict:
             followers.labels(one.cluster_id, str(verdict)).set(one.verdicts.get(str(verdict), 0))
         for severity in _OF_FOUND:
