@@ -125,7 +125,7 @@ def test_an_index_that_contradicts(tmp_path: Path) -> None:
     replica = aborted(tmp_path)
     path = write(replica, 0, index(AbortedTransaction(8, 0, 5, 6)), "txnindex")
     (row,) = problems(replica)
-    assert (row["kind"], row["code"], row["path"]) == ("transaction-index", "contradicts-log", str(path))
+    assert (row["kind"], row["code"], row["path"]) == ("transaction-index", "misleading-index", str(path))
     assert "producer 8 aborted at offset 5, where the log has no ABORT marker of it" in row["detail"]
 
 
@@ -215,7 +215,7 @@ def test_text_of_an_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("marker", "producer", "what"), [("ABORT", 8, "no ABORT marker"), ("COMMIT", 7, "a COMMIT marker")])
 def test_text_of_an_index_that_contradicts(tmp_path: Path, marker: str, producer: int, what: str) -> None:
     (row,) = pasted(tmp_path, f"{0:020d}.txnindex", ENTRY.format(producer), log=LOG + OF_MARKER.format(marker))
-    assert row["code"] == "contradicts-log"
+    assert row["code"] == "misleading-index"
     assert f"{0:020d}.txnindex contradicts its segment: producer {producer} aborted at offset 5, where the log has {what}" in row["detail"]
 
 
@@ -238,4 +238,4 @@ def test_text_beside_the_raw_log(tmp_path: Path) -> None:
     text = replica / "pasted.txt"
     text.write_text(f"Dumping {replica}/{6:020d}.snapshot\n{SNAPSHOT.format(0)}Dumping {replica}/{0:020d}.txnindex\n{ENTRY.format(8)}")
     (row,) = problems(replica)
-    assert (row["path"], row["kind"], row["code"]) == (str(text), "transaction-index", "contradicts-log")
+    assert (row["path"], row["kind"], row["code"]) == (str(text), "transaction-index", "misleading-index")

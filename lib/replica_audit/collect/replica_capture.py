@@ -40,12 +40,13 @@ class GoneError(Exception):
 
 
 class _View(NamedTuple):
-    """A directory at one instant: the small files, why some cannot be read, and the segments by name."""
+    """A directory at one instant: the small files, why some cannot be read, the segments by name, and all names."""
 
     small: dict[str, bytes]
     unread: dict[str, str]
     segments: dict[str, os.stat_result]
     taken_at_ms: int
+    names: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -138,7 +139,8 @@ class ReplicaReader:
                 continue
             base = _base(name)
             file = SegmentFile(path=str(path / name), source="raw", base_offset=base, size_bytes=status.st_size)
-            listed = Listed(name=name, directory=fd, status=status, file=file, is_newest=base == newest)
+            beside = tuple(suffix for suffix in log_dir.INDEXES if name.removesuffix(".log") + suffix in view.names)
+            listed = Listed(name=name, directory=fd, status=status, file=file, is_newest=base == newest, beside=beside)
             try:
                 self._read_one(made, listed, is_copied=is_copied)
             except (FileNotFoundError, ChangedError):
@@ -219,7 +221,7 @@ def _view(fd: int) -> _View:
     for name, _parsed in log_dir.counted_segments([name for name in names if name.isprintable()]):
         with suppress(FileNotFoundError):
             segments[name] = os.stat(name, dir_fd=fd)
-    return _View(small, unread, segments, taken_at_ms)
+    return _View(small, unread, segments, taken_at_ms, frozenset(names))
 
 
 def read_small_files(fd: int, names: tuple[str, ...]) -> tuple[dict[str, bytes], dict[str, str]]:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
 
 from replica_audit.collect.file_identity import FileIdentity, identity_of
 from replica_audit.collect.live_file import LiveFile
@@ -13,11 +18,13 @@ from replica_audit.collect.output import abandon, writing
 from replica_audit.collect.pace import Pace
 from replica_audit.collect.segment_reading import LiveSegmentReader
 from replica_audit.files.opened import LinkOutsideError, NotAFileError, open_in
+from replica_audit.formats.indexes.index_check import IndexCheck, index_check
+from replica_audit.formats.replicas.segment_reader import Index
 from replica_audit.formats.segment.batch_index import BatchIndexWriter
 from replica_audit.formats.segment.segment_fold import Scan
 from replica_audit.formats.segment.segment_problems import Scanned, scanned
 from replica_audit.formats.segment.segment_scan import TAILS
-from replica_audit.model import SegmentFile
+from replica_audit.model import BatchHeader, SegmentFile
 
 _PAUSES = (0.05, 0.2, 0.5)
 TAIL_BYTES = 1 << 12
@@ -69,13 +76,17 @@ class Read:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A segment to be read: its file by name in a directory, and as which file it is told of."""
+    """A segment to be read: its file by name in a directory, and as which file it is told of.
+
+    `beside`: how the names of its index files end.
+    """
 
     name: str
     directory: int
     status: os.stat_result
     file: SegmentFile
     is_newest: bool
+    beside: tuple[str, ...] = ()
 
 
 class SegmentCapture:
@@ -157,18 +168,24 @@ class SegmentCapture:
         return _kept(listed, status, found, size_bytes=file.size, end=end, tail=tail), found, is_settled
 
     def _scan(self, file: LiveFile, listed: Listed, index: Path | None, ends: list[int]) -> Scan:
+        check = None
+        if listed.beside and self._reader.verify_crc:  # before the segment: a broker writes an entry after the batch that it names
+            check = index_check(listed.file.base_offset, listed.beside, partial(_opened_beside, listed), reads_markers=True)
         if index is None:
-            fold = self._reader.read(file, listed.file.base_offset, None)
+            fold = self._reader.read(file, listed.file.base_offset, check)
         else:
             writer = _IndexWriter(index)
             try:
-                fold = self._reader.read(file, listed.file.base_offset, writer)
+                fold = self._reader.read(file, listed.file.base_offset, writer if check is None else _Both(writer, check))
             except BaseException:
                 writer.abandon()
                 raise
             writer.close()
         ends.append(fold.position)
-        return fold.scan()
+        found = fold.scan()
+        if check is None:
+            return found
+        return replace(found, index_problems=tuple(check.problems(listed.file.path, found, partial(_read_at, file.fileno()))))
 
     @staticmethod
     def _failed(listed: Listed, error: OSError) -> tuple[Read, Scanned]:
@@ -190,6 +207,30 @@ def _kept(listed: Listed, status: os.stat_result, found: Scanned, *, size_bytes:
         failed=found.problems[0].detail if found.failed else None,
         next_offset=found.scan.runs[-1].last_offset + 1 if found.scan.runs else listed.file.base_offset,
     )
+
+
+def _opened_beside(listed: Listed, suffix: str) -> BinaryIO:
+    name = listed.name.removesuffix(".log") + suffix
+    return os.fdopen(open_in(listed.directory, name), "rb", buffering=0)
+
+
+def _read_at(descriptor: int, position: int, size: int) -> bytes:
+    return os.pread(descriptor, size, position)
+
+
+class _Both:
+    """Hands headers to the index of batches and to the check of the broker's own."""
+
+    def __init__(self, writer: BatchIndexWriter, check: IndexCheck) -> None:
+        self._takers: tuple[Index, ...] = (writer, check)
+
+    def add(self, header: BatchHeader) -> None:
+        for taker in self._takers:
+            taker.add(header)
+
+    def add_columns(self, columns: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        for taker in self._takers:
+            taker.add_columns(columns)
 
 
 class _IndexWriter(BatchIndexWriter):

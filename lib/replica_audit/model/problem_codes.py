@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from replica_audit.model.replicas import MISLEADING_INDEX
+
 NOT_READ_WHOLE = frozenset(
     {
         # a whole input
@@ -41,6 +43,8 @@ NOT_READ_WHOLE = frozenset(
         "server-log-of-another-broker",
         "line-cut",
         "unusable-log",
+        # what a broker reads by it is not what the log holds
+        MISLEADING_INDEX,
     }
 )
 """The audit would have used it. Not here is what a verdict tells by itself, and what no verdict rests on (`hidden-folder`, `packed`)."""

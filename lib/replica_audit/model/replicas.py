@@ -15,6 +15,8 @@ LINK_OUTSIDE = "link-outside"  # a link leads out of the folder that was given, 
 NOT_OPENED = frozenset({CANNOT_READ, LINK_OUTSIDE})
 NOT_USED = "not-used"  # `checkpoint_state` of a log that has no epoch table, whatever the file says
 GONE = "gone"  # a segment that was there when the directory was listed, and is not
+MISLEADING_INDEX = "misleading-index"  # a broker that follows an index of a segment passes over records, or returns aborted ones
+PERHAPS_MISLEADING_INDEX = "perhaps-misleading-index"  # the same, unless the log changed between the copies of the two files
 INCOMPLETE_COLLECTION = "incomplete-collection"  # not what collect wrote
 
 
@@ -43,6 +45,7 @@ class SegmentFile:
     `source` is `raw`, `dump` or `collected`. `byte_start`, `byte_end` and `first_line` delimit the part of a text; -1, -1 and 0 otherwise.
     `unpacked_bytes` is the size of a whole text that is packed or not in UTF-8, and so has to be read from its beginning; 0 otherwise.
     `stops_early`: the text was made with a limit of bytes, so that those which it calls invalid at the end are only not read.
+    `beside`: of a raw file, the endings of its index files' names, with blanks between: `.index .timeindex`.
     Of a segment that was collected, `path` is where it lay on the broker, `batch_index` the Parquet file that tells its batches, and `copy`
     a copy of the whole segment, if one was made; `kept_crc32c` is the CRC-32C of the copy or the index, None of an earlier release's.
     """
@@ -60,6 +63,7 @@ class SegmentFile:
     copy: str | None = None
     kept_crc32c: int | None = None
     stops_early: bool = False
+    beside: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,14 @@ from replica_audit.errors import DumpLogError, InputError, SegmentError
 from replica_audit.files.locations import located
 from replica_audit.files.opened import LinkOutsideError
 from replica_audit.files.tree_walk import cannot_read
+from replica_audit.formats.indexes.index_check import REMEDY, TRANSACTION_INDEX_KIND, transaction_index_problem
 from replica_audit.formats.log_dir.names import SNAPSHOT, TRANSACTION_INDEX
 from replica_audit.formats.log_dir.whole_file import LIST_LIMIT, whole_content
 from replica_audit.formats.replicas.marked_batches import marked_batches
 from replica_audit.formats.transactions.producer_snapshot import entry_at, producer_states
 from replica_audit.formats.transactions.producer_texts import aborted_transactions_in_text, producer_states_in_text
 from replica_audit.formats.transactions.transaction_index import aborted_transactions
-from replica_audit.model import AbortedTransaction, Problem, Producers, ProducerState, ProducerText
+from replica_audit.model import MISLEADING_INDEX, AbortedTransaction, Problem, Producers, ProducerState, ProducerText
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.transactions.index_check import index_contradictions
@@ -24,14 +25,10 @@ from replica_audit.protocol.transactions.snapshot_check import contradictions
 from replica_audit.rows.runs import ReportedProblem
 
 CONTRADICTS = "contradicts-log"
-_SNAPSHOT_KIND, _INDEX_KIND = "producer-snapshot", "transaction-index"
-_REMEDY = (
+_SNAPSHOT_KIND = "producer-snapshot"
+_SNAPSHOT_REMEDY = (
     "stop the broker and move this file away: it then loads the previous snapshot and reads the log from there. If there is none, "
     "move .kafka_cleanshutdown away, too, or the broker starts with an empty state"
-)
-_INDEX_REMEDY = (
-    "stop the broker and move this file and the .index of the same segment away: a broker that starts without the .index recovers the "
-    "segment, and writes both again"
 )
 _TEXT_REMEDY = "dump that file again and keep its whole text, and nothing else"
 _Segments = tuple[tuple[int, Producers | None], ...]  # by base offset, in order
@@ -122,7 +119,7 @@ def _of_snapshot(given: _Given, below: Producers | None, log_start_offset: int) 
             kind=_SNAPSHOT_KIND,
             code=CONTRADICTS,
             detail=f"{_named(given)} contradicts the log below its offset: {found[0].detail}{more}",
-            remedy=_REMEDY,
+            remedy=_SNAPSHOT_REMEDY,
             line=lines[place] if lines else None,
             byte_offset=None if lines else entry_at(place),
         )
@@ -174,11 +171,11 @@ def _of_index(loaded: Loaded, given: _Given, segments: _Segments, log_start_offs
     except (DumpLogError, LinkOutsideError):
         return  # told when the segment's text was scanned, or where the folder was listed
     except OSError as unread:
-        yield cannot_read(located(given.path), _INDEX_KIND, unread)
+        yield cannot_read(located(given.path), TRANSACTION_INDEX_KIND, unread)
         return
     if error is not None:
-        yield _malformed(given, _INDEX_KIND, error, _INDEX_REMEDY if given.text is None else _TEXT_REMEDY)
-    if found:
-        more = f"; and {len(found) - 1} more" if len(found) > 1 else ""
-        detail = f"{_named(given)} contradicts its segment: {found[0]}{more}"
-        yield Problem(path=given.path, kind=_INDEX_KIND, code=CONTRADICTS, detail=detail, remedy=_INDEX_REMEDY)
+        yield _malformed(given, TRANSACTION_INDEX_KIND, error, REMEDY if given.text is None else _TEXT_REMEDY)
+    is_told = any((one.path, one.code) == (given.path, MISLEADING_INDEX) for one in loaded.problems)  # by its segment alone
+    problem = None if is_told else transaction_index_problem(given.path, _named(given), found)
+    if problem is not None:
+        yield problem

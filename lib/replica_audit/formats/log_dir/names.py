@@ -36,7 +36,8 @@ _SERVER_LOG = re.compile(r"(?:(.+)[.-])?server\.log(?:[.-].*)?")
 _BESIDE_A_SEGMENT = re.compile(
     r"\d{20}\.(index|timeindex|txnindex|snapshot)(\.swap|\.cleaned|\.deleted)?|\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?"
 )
-SNAPSHOT, TRANSACTION_INDEX = ".snapshot", ".txnindex"
+SNAPSHOT, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX = ".snapshot", ".index", ".timeindex", ".txnindex"
+INDEXES = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 _OF_PRODUCERS = re.compile(r"[0-9]{20}(\.snapshot|\.txnindex)")
 _SNAPSHOTS = 3  # a broker keeps one for each segment, and loads the newest
 _KEPT = re.compile(r"\.broker-[0-9]{1,10}\.kept")

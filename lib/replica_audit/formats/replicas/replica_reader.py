@@ -69,7 +69,7 @@ def scan_of(file: SegmentFile, kept: KeptText | None = None, *, verify_crc: bool
         DumpLogError: the text is of a kind that does not tell batches.
     """
     if file.source == "raw":
-        return scan_file(located(file.path), verify_crc=verify_crc)
+        return scan_file(located(file.path), verify_crc=verify_crc, beside=file.beside.split())
     if file.source == "dump":
         with _text(file, kept) as stream:
             return scan_section(stream, _section(file))

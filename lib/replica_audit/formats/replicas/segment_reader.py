@@ -6,14 +6,19 @@ Compiled code and columns take what is sound, as far as they can; what stopped t
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 
 import numpy as np
 
-from replica_audit.files.locations import opened
+from replica_audit.files.locations import is_stored, opened
+from replica_audit.files.opened import open_descriptor
+from replica_audit.formats.indexes.index_check import index_check
 from replica_audit.formats.native import native_code
 from replica_audit.formats.native.scan_tables import HEADER, ScanTables
 from replica_audit.formats.segment.batch_columns import read_columns
@@ -144,12 +149,14 @@ class SegmentReader:
         self._stream.seek(begin)
         content = np.frombuffer(self._stream.read(min(WINDOW_BYTES, self._size - begin)), np.uint8)
         place = {"fd": -1, "buffer": content.ctypes.data, "begin": begin, "end": begin + len(content)}
-        tables = ScanTables(self.fold, verify_crc=self._verify_crc, size=place["end"], stop=place["end"], **place)
+        room = 0 if self._index is None else HEADER_ROOM
+        tables = ScanTables(self.fold, room, verify_crc=self._verify_crc, size=place["end"], stop=place["end"], **place)
         while tables.filled(scan):
-            pass
+            self._hand_on(tables)
+        self._hand_on(tables)
 
 
-def scan_file(path: Path, *, verify_crc: bool = True) -> Scan:
+def scan_file(path: Path, *, verify_crc: bool = True, beside: Collection[str] = ()) -> Scan:
     """What a segment file comes to, read in compiled code where that is worth to be got.
 
     Compiled code reads a batch in some 50 ns, plain Python by columns in a microsecond, but compiled code takes half a second to load.
@@ -164,18 +171,41 @@ def scan_file(path: Path, *, verify_crc: bool = True) -> Scan:
     Args:
         path: of the file, which may be in use: it is read as far as it went when it was opened.
         verify_crc: whether to read every byte and tell batches that do not match their CRC.
+        beside: how the names of its index files end, which are checked against its batches.
 
     Raises:
         OSError: the file cannot be read.
     """
+    is_local, base_offset = not is_stored(path), base_offset_of(path)
+    check = None
+    if beside:
+        check = index_check(base_offset, beside, partial(_opened_beside, path, is_local=is_local), reads_markers=is_local)
     with opened(path, BUFFER if verify_crc else HEADERS_BUFFER) as stream:
         size = stream.seek(0, os.SEEK_END)
         stream.seek(0)
-        return scan_stream(stream, size, base_offset_of(path), verify_crc=verify_crc)
+        # most files are small, and to take the headers of their batches would cost more than to read them
+        is_small = check is not None and not check.has_offsets and size <= BUFFER
+        found = scan_stream(stream, size, base_offset, verify_crc=verify_crc, index=None if is_small else check)
+        if check is None or (is_small and not check.may_find(found)):
+            return found
+        if is_small:
+            scan_stream(stream, size, base_offset, verify_crc=False, index=check)
+        read_at = partial(_read_at, stream.fileno()) if is_local else None
+        return replace(found, index_problems=tuple(check.problems(str(path), found, read_at)))
 
 
-def scan_stream(stream: BinaryIO, size: int, base_offset: int, *, verify_crc: bool) -> Scan:
-    """The same for a file that is open, is taken to be `size` bytes long, and begins at an offset."""
+def _opened_beside(path: Path, suffix: str, *, is_local: bool) -> BinaryIO:
+    if not is_local:
+        return opened(path.with_suffix(suffix))
+    return cast(BinaryIO, FileIO(open_descriptor(str(path).removesuffix(".log") + suffix)))
+
+
+def _read_at(descriptor: int, position: int, size: int) -> bytes:
+    return os.pread(descriptor, size, position)
+
+
+def scan_stream(stream: BinaryIO, size: int, base_offset: int, *, verify_crc: bool, index: Index | None = None) -> Scan:
+    """The same for a file that is open, is taken to be `size` bytes long, and begins at an offset; `index` takes its headers."""
     fold = SegmentFold(base_offset)
-    SegmentReader(stream, size, fold, verify_crc=verify_crc).read()
+    SegmentReader(stream, size, fold, verify_crc=verify_crc, index=index).read()
     return fold.scan()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from replica_audit.formats.segment.batch_columns import BatchColumns
 from replica_audit.formats.segment.content_digest import WindowSums
 from replica_audit.formats.segment.producer_sums import NO_PRODUCERS, ProducerSums
-from replica_audit.model import BatchHeader, BatchRun, Damage, Producers, Window
+from replica_audit.model import BatchHeader, BatchRun, Damage, Problem, Producers, Window
 from replica_audit.protocol.epochs.runs import continues, joined, same_kind
 from replica_audit.protocol.exchange.cuts import records_in
 
@@ -19,7 +19,8 @@ class Scan:
     """One segment in few rows: `runs` in file order, where reading stopped, and the byte position of the first batch with a wrong CRC.
 
     `went_back`: where its offsets first do, though reading goes on.
-    `windows` are digests of the batches before the damage, by offset; `producers` are theirs.
+    `windows` are digests of the batches before the damage, by offset; `producers` are theirs. `index_problems`: which of the index files
+    beside it mislead a broker.
     """
 
     runs: tuple[BatchRun, ...]
@@ -28,6 +29,7 @@ class Scan:
     windows: tuple[Window, ...] = ()
     producers: Producers = NO_PRODUCERS
     went_back: Damage | None = None
+    index_problems: tuple[Problem, ...] = ()
 
 
 class SegmentFold:

@@ -145,3 +145,4 @@ def _problems(file: SegmentFile, found: Scan) -> Iterator[Problem]:
             line=found.damage.line,
             byte_offset=found.damage.byte_offset,
         )
+    yield from found.index_problems

@@ -23,7 +23,7 @@ from replica_audit.model import BatchHeader, EndMarker, SegmentFile
 _KEY, _VALUE = struct.Struct(">hh"), struct.Struct(">hi")
 _ABORT, _COMMIT = 0, 1
 _COMMITS = {"COMMIT": True, "ABORT": False}
-_MOST_BYTES = 64  # of a record up to the end of its value
+MOST_BYTES = 64  # of a record up to the end of its value
 
 
 def batches_with_markers(path: Path) -> Iterator[tuple[BatchHeader, bool | None]]:
@@ -49,7 +49,11 @@ def marker_of(stream: BinaryIO, batch: BatchHeader) -> EndMarker | None:
     if not batch.is_control or not batch.record_count:
         return None
     stream.seek(batch.position + V2_HEADER.size)
-    record = stream.read(min(_MOST_BYTES, batch.size_bytes - V2_HEADER.size))
+    return marker_in(stream.read(min(MOST_BYTES, batch.size_bytes - V2_HEADER.size)))
+
+
+def marker_in(record: bytes) -> EndMarker | None:
+    """Which marker a record of a control batch is, from its first MOST_BYTES bytes; None if it is none, or cannot be read."""
     try:
         _size, at = zigzag(record, 0)
         _timestamp, at = zigzag(record, at + 1)

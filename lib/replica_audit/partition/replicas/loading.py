@@ -23,6 +23,7 @@ from replica_audit.model import (
     StoredDamage,
 )
 from replica_audit.partition.known.known_partition import ReadAgain, ReadSnapshot, ReadStored
+from replica_audit.partition.replicas.index_problems import as_index_misleads
 from replica_audit.partition.replicas.replica_problems import (
     as_recovered,
     cleaner_offset,
@@ -251,6 +252,11 @@ def load(
         )
         if files.checkpoint_state == NOT_USED:
             log = replace(log, epochs=EMPTY, epochs_on_disk=EMPTY)
+        of_scans = [
+            (segment, told)
+            for segment, one in of_scans
+            if (told := as_index_misleads(one, files, segment, segments, log.log_start_offset, alive=alive, compacted=compacted))
+        ]
         problems = [*files.problems, *(as_recovered(one, files, segment, log) for segment, one in of_scans)]
         emptied = emptied_segment(log, cleaner_offset(files) if compacted else 0, copied_apart=copied_apart)
         if emptied is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from replica_audit.model import MISLEADING_INDEX
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Verdict
@@ -132,9 +133,12 @@ def meaning(report: Report) -> str:
 def _doubts(report: Report) -> Iterator[str]:
     """Why a run that found nothing is no all-clear."""
     doubts = report.doubts
-    if doubts.unread:
+    if doubts.unread.keys() - {MISLEADING_INDEX}:
         codes = ", ".join(f"{code} {number}" for code, number in doubts.unread.items())
         yield f"some input could not be read, or not as a whole ({codes}; {doubts.first_unread})"
+    elif doubts.unread:
+        misled = "an index misleads" if doubts.unread[MISLEADING_INDEX] == 1 else f"{doubts.unread[MISLEADING_INDEX]:,} indexes mislead"
+        yield f"{misled} whoever reads from the broker ({MISLEADING_INDEX}; {doubts.first_unread})"
     if any(cluster.last_seen_run_id is not None or cluster.missing_broker_ids for cluster in report.clusters):
         yield "something that an earlier run read is missing from the input"
     untold = sum(cluster.verdicts.get(Verdict.INCONCLUSIVE, 0) for cluster in report.clusters)

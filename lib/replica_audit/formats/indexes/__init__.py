@@ -1,0 +1,1 @@
+"""Indexes of a segment: `.index`, `.timeindex` and `.txnindex`, beside the `.log`."""

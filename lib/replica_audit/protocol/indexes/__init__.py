@@ -1,0 +1,1 @@
+"""Indexes of a segment: what a broker finds by them."""
