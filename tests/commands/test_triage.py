@@ -43,6 +43,18 @@ def without_runs(document: dict[str, Any]) -> dict[str, Any]:
     return json.loads(re.sub(rf'"({named})": ("[^"]*"|null)', r'"\1": ""', text))  # type: ignore[no-any-return]
 
 
+def test_a_folder_of_one_broker_alone_costs_no_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A finding about a partition that nobody else has: it is explained, and drawn, like any other."""
+    root, page = tmp_path / "root", tmp_path / "page.html"
+    shutil.copytree(LOSS, root)
+    shutil.copytree(root / "broker-1" / "data-0" / "billing-0", root / "broker-1" / "data-0" / "alone-0")
+    assert cli.main(["triage", "--input", str(root), "--html", str(page)]) == 1
+    assert "alone-0" in page.read_text(encoding="utf-8")
+    capsys.readouterr()
+    assert cli.main(["triage", "--input", str(root), "--partition", "alone-0"]) == 1
+    assert "There is no follower to explain: only broker 1" in " ".join(capsys.readouterr().out.split())
+
+
 def test_it_names_no_tables_as_places_to_look(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_warehouse(tmp_path / "w", LOSS, settings=Settings(what_if_leaders=True))
     kept = ["report", "--warehouse", str(tmp_path / "w")]

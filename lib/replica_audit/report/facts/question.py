@@ -74,7 +74,7 @@ def find(tables: Tables, question: Question) -> Subject:
     keys: dict[str, str | int] = {"topic": question.topic, "partition": question.partition}
     if not tables.has("replica_verdicts"):
         raise UsageError(f"warehouse {tables.location}: has no table replica_verdicts; audit again into a new warehouse")
-    names = ("replica_verdicts", *PARTITION_TABLES)
+    names = ("replica_verdicts", "findings", *PARTITION_TABLES)
     everywhere = {one.cluster_id for name in names for one in tables.distinct(name, ClusterOfRow, run_id=run_id, **keys)}
     clusters = sorted(cluster for cluster in everywhere if question.cluster_id in (None, cluster))
     if not clusters:
