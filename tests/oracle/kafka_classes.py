@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from py4j.java_gateway import get_field
 from py4j.protocol import Py4JJavaError
 
 from replica_audit.model import AbortedTransaction, BatchHeader, ProducerState
@@ -243,6 +244,21 @@ class Kafka:
                 ]
         finally:
             index.close()
+
+    def read_by_index(self, path: Path, index: bytes, base_offset: int, offset: int) -> int | None:
+        """The position of the batch that a read of an offset finds by an index, as LogSegment.translateOffset does; None if none.
+
+        Raises:
+            Refused: the read fails.
+        """
+        entries = self._log.OffsetIndex(self._file(str(self._written(index))), base_offset, -1, False)
+        records = self._segment.open(self._file(str(path)))
+        try:
+            with _refusals():
+                found = records.searchForOffsetFromPosition(offset, entries.lookup(offset).position())
+            return None if found is None else int(get_field(found, "position"))
+        finally:
+            records.close()
 
     @contextmanager
     def segment(self, path: Path) -> Iterator[Reading]:
