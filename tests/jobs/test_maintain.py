@@ -166,6 +166,27 @@ def test_a_table_that_cannot_be_read_is_named_and_the_rest_is_done(
     assert shown(warehouse, capsys) == before
 
 
+@pytest.mark.parametrize("below", [".", "_delta_log/_staged_commits"])
+def test_nothing_behind_a_link_is_removed(spark: SparkSession, warehouse: Path, tmp_path: Path, below: str) -> None:
+    photo = tmp_path / "elsewhere" / "photo.jpg"
+    photo.parent.mkdir()
+    photo.touch()
+    os.utime(photo, (1, 1))
+    link = warehouse / "findings" / below / "photos"
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(photo.parent)
+    for is_dry in (True, False):
+        partly = upkeep(spark, warehouse, is_dry=is_dry)
+        (failed,) = partly.failures
+        assert (partly.exit_code, failed.table, failed.what) == (3, "findings", "remove files that nothing uses (VACUUM)")
+        assert f"{link} is a link" in failed.reason
+    assert photo.exists()
+    assert (warehouse / "findings" / "part-of-a-killed-audit.parquet").exists()
+    link.unlink()
+    assert upkeep(spark, warehouse).exit_code == 0
+    assert not (warehouse / "findings" / "part-of-a-killed-audit.parquet").exists()
+
+
 def test_what_is_killed_half_way_is_finished_by_the_next_start_whatever_is_kept_then(
     spark: SparkSession, warehouse: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 from delta.tables import DeltaTable
@@ -83,6 +84,11 @@ class DeltaWarehouse:
             return None
         detail = self.spark.sql(f"DESCRIBE DETAIL {self.identifier(_BY_NAME[name])}").first()
         return detail["location"] if detail else None
+
+    def local_folder(self, table: Table) -> Path | None:
+        """The folder on this machine in which the catalog keeps a table; None if that is elsewhere, or there is no such table."""
+        place = warehouse_place(self._place(table.name) or "://")
+        return None if place is None else Path(unquote(str(place.path)))
 
     def create_missing(self, look: Callable[[ArrowTables], None] | None = None) -> None:
         """Create the tables that are not there yet, and let those of an older version take what this one writes.

@@ -29,6 +29,7 @@ from replica_audit.storage.warehouse.arrow_tables import ArrowTables, reading
 from replica_audit.storage.warehouse.faults import warehouse_place
 from replica_audit.storage.warehouse.holds import attempt_of, is_held
 from replica_audit.storage.warehouse.java_errors import is_conflict
+from replica_audit.storage.warehouse.planted import refuse_links_below
 from replica_audit.storage.warehouse.processes import this_process
 from replica_audit.storage.warehouse.tables import DeltaWarehouse, quoted
 
@@ -191,11 +192,16 @@ class WarehouseUpkeep:
         return (found["metrics"]["numFilesRemoved"], found["metrics"]["numFilesAdded"]) if found else (0, 0)
 
     def unused_files(self, table: Table, hours: int) -> UnusedFiles | None:
-        """The files of a table's directory that were not used for so many hours; None where they cannot be listed from here."""
+        """The files of a table's directory that were not used for so many hours; None where they cannot be listed from here.
+
+        Raises:
+            UsageError: the directory holds a link, or cannot be read.
+        """
         if self._place is None:
             return None
         place = self._place.path / table.name
         with reading(self.warehouse.location, table.name):
+            refuse_links_below(place)
             paths = [unquote(name) for name in LocalTable(str(place)).vacuum(retention_hours=hours, dry_run=True, full=True)]
         temporary = tuple(str(path.relative_to(place)) for path in leftovers.temporary_files(place, hours * 3600))
         sizes = {path: _size(place / path) for path in (*paths, *temporary)}
@@ -206,7 +212,11 @@ class WarehouseUpkeep:
         )
 
     def remove_files(self, table: Table, hours: int) -> tuple[int, int] | None:
-        """VACUUM. Returns how many files were removed, and their bytes; None where they cannot be listed from here."""
+        """VACUUM. Returns how many files were removed, and their bytes; None where they cannot be listed from here.
+
+        Raises:
+            UsageError: the directory holds a link, or cannot be read.
+        """
         unused = self.unused_files(table, hours)
         if unused is not None and not unused.paths:  # Delta would begin a job to find out
             return 0, 0
@@ -217,6 +227,8 @@ class WarehouseUpkeep:
         if unused is None or set(unused.paths) - set(unused.temporary):
             self._spark.conf.set(_LISTING, _LISTING_TASKS)
             self._silence()
+            if self.warehouse.in_catalog and (folder := self.warehouse.local_folder(table)) is not None:
+                refuse_links_below(folder)
             again(lambda: self._delta(table).vacuum(hours))
         if unused is None:
             return None

@@ -1,0 +1,33 @@
+"""Links and folders that another user planted in a warehouse on this machine: nothing is written or removed through them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from replica_audit.errors import UsageError
+
+
+def refuse_links_below(table: Path) -> None:
+    """Refuse a table whose folder is or holds a link, or a folder of another user: VACUUM of Delta removes old files behind links, too.
+
+    Raises:
+        UsageError: it names the link, or the folder.
+        OSError: a folder cannot be listed.
+    """
+    _refuse(table, table.lstat())
+    folders = [table]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink() or entry.is_dir(follow_symlinks=False):
+                    _refuse(Path(entry.path), entry.stat(follow_symlinks=False))
+                    folders.append(Path(entry.path))
+
+
+def _refuse(path: Path, found: os.stat_result) -> None:
+    if stat.S_ISLNK(found.st_mode):
+        raise UsageError(f"{path} is a link, and nothing is written or removed through one in a warehouse: remove it")
+    if found.st_uid not in (os.geteuid(), 0):
+        raise UsageError(f"{path} belongs to another user (uid {found.st_uid}), who may put links there meanwhile: move it away")
