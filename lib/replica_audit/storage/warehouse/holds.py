@@ -222,6 +222,7 @@ def is_held(warehouse: DeltaWarehouse, run_id: str, attempt: Attempt) -> bool:
 
 def _show_life(warehouse: DeltaWarehouse, run_id: str, attempt: Attempt) -> bool:
     """Write down that the holder lives; False if the run is another's by now."""
+    warehouse.refuse_foreign_sql(AUDIT_RUNS)
     done = warehouse.spark.sql(
         f"UPDATE {warehouse.identifier(AUDIT_RUNS)} SET alive_at = timestamp_micros({_microseconds(datetime.now(UTC))}) "  # noqa: S608
         f"WHERE run_id = '{run_id}' AND attempt = {attempt.number} AND unix_micros(started_at) = {attempt.fence}"

@@ -19,6 +19,7 @@ from replica_audit.program import command_line
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables, Equal, reading
 from replica_audit.storage.warehouse.catalog import is_catalog_name
 from replica_audit.storage.warehouse.damage import first_damage
+from replica_audit.storage.warehouse.foreign_sql import refuse_foreign_sql
 from replica_audit.storage.warehouse.leftovers import LOG, is_begun
 
 _PRUNED_BY = ("run_id", "topic", "partition")  # columns whose values need no quoting; a file's statistics tell whether it can hold them
@@ -60,6 +61,18 @@ class WarehouseTables(ArrowTables):
             if opened is None:
                 return None
             return arrow_dataset(opened, None if self._local is None else self._local / table, equal)
+
+    def refuse_foreign_sql(self, table: str) -> None:
+        """Refuse a table with SQL of others in its definition.
+
+        Raises:
+            UsageError: it has, or cannot be read.
+        """
+        with self._reading(table):
+            opened = self._opened(table)
+            if opened is not None:
+                where = f"{self.location.rstrip('/')}/{table}"
+                refuse_foreign_sql(where, opened.schema().to_json(), opened.metadata().configuration)
 
     def _opened(self, table: str) -> DeltaTable | None:
         """A table as of now; None if it is not there."""

@@ -125,7 +125,21 @@ class DeltaWarehouse:
                 return self._transactions.properties(self.path(table))
         if not self._exists(table):
             return None
+        self.refuse_foreign_sql(table)
         return {row["key"]: row["value"] for row in self.spark.sql(f"SHOW TBLPROPERTIES {self.identifier(table)}").collect()}
+
+    def refuse_foreign_sql(self, table: Table) -> None:
+        """Refuse a table that is there if its definition has SQL of others, which a write, an UPDATE, a DELETE and OPTIMIZE may evaluate.
+
+        Raises:
+            UsageError: it has, or its definition cannot be read.
+        """
+        place = (self._place(table.name) if self.in_catalog else None) or self.path(table)
+        with other_release():
+            self._transactions.refuse_foreign_sql(place)
+            return
+        parent, _, name = place.rstrip("/").rpartition("/")
+        WarehouseTables(parent).refuse_foreign_sql(name)
 
     def _exists(self, table: Table) -> bool:
         if self.in_catalog:
@@ -216,6 +230,7 @@ class DeltaWarehouse:
             with other_release():
                 if direct.replace(path, rows, commit) if replace else direct.append(path, rows, commit, is_old):
                     return
+        self.refuse_foreign_sql(table)
         # a table that an older version made gets the columns that it lacks
         writer = rows.write.format("delta").option("userMetadata", commit.run_id).option("mergeSchema", "true")
         writer = writer.mode("overwrite").option("replaceWhere", f"run_id = '{commit.run_id}'") if replace else writer.mode("append")

@@ -20,8 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from replica_audit.rows.outcomes import WrittenFile
-
-_CONSTRAINT = "delta.constraints."
+from replica_audit.storage.warehouse.foreign_sql import CONSTRAINT, refuse_foreign_sql
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +74,26 @@ class Transactions:
         self._lock = threading.Lock()
 
     def properties(self, path: str) -> dict[str, str] | None:
-        """The properties of a table as it is now; None if there is no table. Its version is remembered as known."""
+        """The properties of a table as it is now; None if there is no table. Its version is remembered as known.
+
+        Raises:
+            UsageError: as `refuse_foreign_sql`.
+        """
         snapshot = self._log(path).update(False, self._none(), self._none())
         if snapshot.version() < 0:
             return None
+        found = _properties_without_foreign_sql(path, snapshot.metadata())
         with self._lock:
             self._known[path] = snapshot.version()
-        found = self._java.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.metadata().configuration())
-        return {str(key): str(found[key]) for key in found}
+        return found
+
+    def refuse_foreign_sql(self, path: str) -> None:
+        """Refuse a table with SQL of others in its definition.
+
+        Raises:
+            UsageError: it has.
+        """
+        _properties_without_foreign_sql(path, self._log(path).update(False, self._none(), self._none()).metadata())
 
     def append(self, path: str, rows: DataFrame, commit: TableCommit, is_old: bool) -> bool:
         """Append rows in one commit, unless a number as high as the commit's has been seen.
@@ -98,6 +109,7 @@ class Transactions:
 
         Raises:
             CapturedException, Py4JJavaError: a conflict, or whatever Delta and Spark throw.
+            UsageError: as `refuse_foreign_sql`.
             FileNotFoundError: the table is not there any more.
         """
         if is_old:
@@ -116,8 +128,8 @@ class Transactions:
             return False
         metadata = snapshot.metadata()
         found = self._java.scala.jdk.javaapi.CollectionConverters.asJava(metadata.configuration())
-        known = {_CONSTRAINT + name.lower() for name in constraints}
-        is_free = all(key.lower() in known or not key.lower().startswith(_CONSTRAINT) for key in map(str, found))
+        known = {CONSTRAINT + name.lower() for name in constraints}
+        is_free = all(key.lower() in known or not key.lower().startswith(CONSTRAINT) for key in map(str, found))
         required = {one["name"] for one in json.loads(metadata.schemaString())["fields"] if not one["nullable"]}
         is_plain = metadata.partitionColumns().isEmpty() and str(found.get("delta.columnMapping.mode") or "none") == "none"
         self._added(WrittenFile(table="", path="none", rows=0, size_bytes=0, modified_at_ms=0, statistics="{}"))  # this release can
@@ -160,6 +172,7 @@ class Transactions:
         version = transaction.snapshot().version()
         if version < 0:  # a writer would make a new one, with nothing of its definition
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        _properties_without_foreign_sql(path, transaction.metadata())
         if not _holds(transaction.metadata().schemaString(), columns.jsonValue()):
             return False
         if own is not None and own.version != version:
@@ -217,6 +230,14 @@ class Transactions:
 
     def _option(self, value: object) -> Any:
         return self._java.scala.Option.apply(value)
+
+
+def _properties_without_foreign_sql(path: str, metadata: Any) -> dict[str, str]:
+    """The properties of a table, as Delta's action has them."""
+    found = json.loads(metadata.json())["metaData"]
+    properties: dict[str, str] = found.get("configuration") or {}
+    refuse_foreign_sql(path, found["schemaString"], properties)
+    return properties
 
 
 def _written(rows: DataFrame) -> Callable[[Any], Any]:

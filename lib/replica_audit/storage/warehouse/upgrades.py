@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from replica_audit.errors import UsageError
 from replica_audit.rows import Table
+from replica_audit.storage.warehouse.foreign_sql import CONSTRAINT
 from replica_audit.storage.warehouse.java_errors import is_conflict
 
 CHANGE_FEED = "delta.enableChangeDataFeed"
-_CONSTRAINT = "delta.constraints."
 _TRIES = 30  # of a change that other audits' commits come before
 Properties = Mapping[str, str]
 
@@ -55,7 +55,7 @@ def _changes(table: Table, kept: Properties) -> Iterator[str]:
     """What is to be altered. Whoever switched the change feed off wants it so."""
     for name in table.widened:
         check = table.constraints[name]
-        was = kept.get(f"{_CONSTRAINT}{name}", check)
+        was = kept.get(f"{CONSTRAINT}{name}", check)
         if "".join(was.split()) != "".join(check.split()):  # Delta writes an added constraint with blanks of its own
             yield f"DROP CONSTRAINT IF EXISTS {name}"
             yield f"ADD CONSTRAINT {name} CHECK ({check})"

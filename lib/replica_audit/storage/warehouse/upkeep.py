@@ -142,7 +142,7 @@ class WarehouseUpkeep:
             "holder": f"named_struct({holder})",
         }
         changed = ", ".join(f"{name} = {value}" for name, value in values.items() if name in columns)
-        self._sql(f"UPDATE {self._name(AUDIT_RUNS)} SET {changed} WHERE {_these(runs)}")  # noqa: S608
+        self._change(AUDIT_RUNS, f"UPDATE {self._name(AUDIT_RUNS)} SET {changed} WHERE {_these(runs)}")  # noqa: S608
         self._signed = datetime.now(UTC)
 
     def still_removing(self, runs: Sequence[KnownRun]) -> list[KnownRun]:
@@ -154,6 +154,7 @@ class WarehouseUpkeep:
 
     def restore(self, table: Table, version: int) -> None:
         """Take a table back to a version, by a commit of its own."""
+        self.warehouse.refuse_foreign_sql(table)
         again(lambda: self._delta(table).restoreToVersion(version))
 
     def count_rows(self, table: Table, runs: Sequence[KnownRun]) -> int:
@@ -172,7 +173,7 @@ class WarehouseUpkeep:
         which = f"run_id IN ({', '.join(quoted(run.run_id) for run in runs)})"
         if table is AUDIT_RUNS:
             which = f"status = 'running' AND finished_at IS NOT NULL AND {_these(runs)}"
-        return self._sql(f"DELETE FROM {self._name(table)} WHERE {which}")  # noqa: S608
+        return self._change(table, f"DELETE FROM {self._name(table)} WHERE {which}")  # noqa: S608
 
     def scattered_files(self, table: Table) -> int:
         """How many files the table has, if they are many small ones that had better be merged; else 0."""
@@ -188,6 +189,7 @@ class WarehouseUpkeep:
 
     def merge_files(self, table: Table) -> tuple[int, int]:
         """OPTIMIZE. Returns how many files were merged, into how many."""
+        self.warehouse.refuse_foreign_sql(table)
         found = again(lambda: self._delta(table).optimize().executeCompaction().first())
         return (found["metrics"]["numFilesRemoved"], found["metrics"]["numFilesAdded"]) if found else (0, 0)
 
@@ -250,8 +252,9 @@ class WarehouseUpkeep:
     def _name(self, table: Table) -> str:
         return self.warehouse.identifier(table)
 
-    def _sql(self, statement: str) -> int:
-        """Run a DELETE or UPDATE; returns how many rows it changed."""
+    def _change(self, table: Table, statement: str) -> int:
+        """Run a DELETE or UPDATE of a table; returns how many rows it changed."""
+        self.warehouse.refuse_foreign_sql(table)
         done = again(lambda: self._spark.sql(statement).first())
         return int(done["num_affected_rows"]) if done else 0
 
