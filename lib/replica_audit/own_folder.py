@@ -66,7 +66,7 @@ def followed_own_links(flag: str, path: Path) -> Path:
         if not stat.S_ISLNK(found.st_mode):
             return path
         if found.st_uid not in (os.geteuid(), 0):
-            raise UsageError(f"{flag} {path}: is a link that another user made (uid {found.st_uid}); give another file")
+            raise UsageError(f"{flag} {path}: is a link that another user made (uid {found.st_uid}); give another path")
         target = path.parent / path.readlink()
         if path.exists() and not os.path.lexists(target):
             return path  # of /proc: what it names is no path

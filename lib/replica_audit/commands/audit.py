@@ -190,7 +190,10 @@ def _warehouse(given: str) -> str:
     """A local directory, which need not be there yet, becomes absolute; `catalog.schema` and URIs stay as they are."""
     if "://" in given or is_catalog_name(given):
         return given
+    from replica_audit.storage.warehouse.planted import refuse_planted
+
     path = Path(given).expanduser().absolute()
+    refuse_planted(path)
     try:
         there = next(one for one in (path, *path.parents) if one.exists())
     except OSError as error:

@@ -27,6 +27,7 @@ from replica_audit.retention.choice import KnownRun, RunChoice, choose
 from replica_audit.rows import AUDIT_RUNS, FORMER_TABLES, TABLES, Table
 from replica_audit.storage.warehouse import faults
 from replica_audit.storage.warehouse.java_errors import causes, class_name, is_conflict
+from replica_audit.storage.warehouse.planted import refuse_planted
 from replica_audit.storage.warehouse.upkeep import WarehouseUpkeep
 from replica_audit.words import count
 
@@ -173,12 +174,15 @@ class _Upkeep:
 
 
 def refuse_unwritable(warehouse: str) -> None:
-    """Refuse a directory that cannot be written.
+    """Refuse a directory that cannot be written, or in which another user planted links.
 
     Raises:
-        OutputError: it is one; says why.
+        OutputError: it cannot be written; says why.
+        UsageError: as of `refuse_planted`.
     """
     place = faults.warehouse_place(warehouse)
+    if place is not None:
+        refuse_planted(place.path)
     if place is not None and (code := faults.fault_of(place.path)) is not None:
         remedy = "free some space" if code in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
         raise OutputError(f"{place.name}: {os.strerror(code)}; {remedy}, then start maintain again")

@@ -7,6 +7,30 @@ import stat
 from pathlib import Path
 
 from replica_audit.errors import UsageError
+from replica_audit.own_folder import followed_own_links
+from replica_audit.rows import FORMER_TABLES, TABLES
+from replica_audit.storage.warehouse.leftovers import LOG
+
+
+def refuse_planted(warehouse: Path) -> None:
+    """Refuse a warehouse of which the folder, one of a table or one of a log is another user's, or a link.
+
+    A link to the warehouse itself is followed if it is this user's, or root's.
+
+    Raises:
+        UsageError: it names the link, or the folder, or says why it cannot be looked at.
+    """
+    try:
+        root = followed_own_links("--warehouse", warehouse)
+        tables = [root / table.name for table in (*TABLES, *FORMER_TABLES)]
+        for path in (root, *tables, *(table / LOG for table in tables)):
+            try:
+                found = path.lstat()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            _refuse(path, found)
+    except OSError as error:
+        raise UsageError(f"--warehouse {warehouse}: {os.strerror(error.errno or 0)}: {error.filename}") from None
 
 
 def refuse_links_below(table: Path) -> None:
@@ -30,4 +54,4 @@ def _refuse(path: Path, found: os.stat_result) -> None:
     if stat.S_ISLNK(found.st_mode):
         raise UsageError(f"{path} is a link, and nothing is written or removed through one in a warehouse: remove it")
     if found.st_uid not in (os.geteuid(), 0):
-        raise UsageError(f"{path} belongs to another user (uid {found.st_uid}), who may put links there meanwhile: move it away")
+        raise UsageError(f"{path} belongs to another user (uid {found.st_uid}), who may put links there: move it away, or give another --warehouse")

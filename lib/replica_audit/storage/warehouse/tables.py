@@ -30,6 +30,7 @@ from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 from replica_audit.storage.warehouse.catalog import is_catalog_name
 from replica_audit.storage.warehouse.faults import warehouse_place
 from replica_audit.storage.warehouse.java_errors import is_conflict
+from replica_audit.storage.warehouse.planted import refuse_planted
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.storage.warehouse.spark_tables import CatalogTables, SparkTables
 from replica_audit.storage.warehouse.transactions import TableCommit, Transactions, other_release
@@ -96,9 +97,11 @@ class DeltaWarehouse:
         `look` is given the tables before any is changed; those of a store or a catalog once all are there.
 
         Raises:
-            UsageError: the place cannot be written, or holds something else under a table's name.
+            UsageError: the place cannot be written, or holds something else under a table's name, a link or another user's folder, say.
         """
         place = warehouse_place(self.location)
+        if place is not None:
+            refuse_planted(place.path)
         if look is not None and place is not None and place.path.is_dir():
             look(WarehouseTables(self.location))
         _do_all([partial(self._make_ready, table) for table in TABLES])
