@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from datetime import timedelta
 from pathlib import Path
@@ -98,3 +99,18 @@ def test_of_a_run_of_an_older_version_what_it_counted_is_compared(warehouse: Pat
     forget_rows_of_tables(warehouse)
     newest(warehouse, "replica_verdicts", "_delta_log/*.json").unlink()
     assert "table replica_verdicts has 0 rows of run second, which wrote " in refused(READERS["report"], capsys)
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("what", ["*.parquet", "_delta_log/*1.json", "_delta_log/_last_checkpoint"])
+def test_a_pipe_is_not_waited_for(warehouse: Path, capsys: pytest.CaptureFixture[str], reader: str, what: str) -> None:
+    """Nor what a link leads to."""
+    path = warehouse / "replica_verdicts" / what if what.endswith("checkpoint") else newest(warehouse, "replica_verdicts", what)
+    path.unlink(missing_ok=True)
+    path.symlink_to("/dev/zero")
+    assert f"table replica_verdicts: {path.relative_to(warehouse.parent)} is a link, not a file. " in refused(READERS[reader], capsys)
+    path.unlink()
+    os.mkfifo(path)
+    assert f"table replica_verdicts: {path.relative_to(warehouse.parent)} is a pipe, not a file. " in refused(READERS[reader], capsys)
+    assert cli.main(["maintain", "--warehouse", "warehouse", "--restore", "--dry-run"]) == 0
+    assert f"{path.relative_to(warehouse.parent)} is a pipe, not a file" in capsys.readouterr().out

@@ -6,8 +6,10 @@ A file of Delta's log is written once and never again, but nothing makes sure th
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
@@ -22,6 +24,7 @@ from replica_audit.storage.warehouse.leftovers import LOG
 _VERSION = re.compile(r"(\d{20})\.(.+)")
 _HIDDEN = re.compile(r"\.(\d{20})\.(json|crc|checkpoint.*)\.crc")  # checksums that Hadoop keeps of the files of the log
 _LAST_CHECKPOINT = "_last_checkpoint"
+_KINDS = ((stat.S_ISFIFO, "a pipe"), (stat.S_ISLNK, "a link"), (stat.S_ISDIR, "a folder"), (stat.S_ISSOCK, "a socket"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,8 @@ def table_log(table: Path) -> TableLog:
         OSError: it cannot be listed.
     """
     files = _LogFiles.of(table / LOG)
-    damaged: list[DamagedFile] = []
+    damaged = list(irregular_log_files(table))
+    irregular = [Path(file.path).name for file in damaged]
     base, useless = -1, []
     for version, names in sorted(files.checkpoints.items(), reverse=True):
         reasons = [(name, why) for name in names if (why := _parquet_or_json_damage(table / LOG / name))]
@@ -74,10 +78,46 @@ def table_log(table: Path) -> TableLog:
             damaged.append(DamagedFile(path=f"{LOG}/{name}", why=why))
             break
         whole_to = version
-    beyond = useless + [name for version, name in files.all if version > (-1 if whole_to is None else whole_to)]
+    beyond = irregular + useless + [name for version, name in files.all if version > (-1 if whole_to is None else whole_to)]
     if useless and (table / LOG / _LAST_CHECKPOINT).exists():
         beyond.append(_LAST_CHECKPOINT)
-    return TableLog(whole_to=whole_to, latest=newest if newest >= 0 else None, damaged=tuple(damaged), beyond=tuple(dict.fromkeys(beyond)))
+    latest = newest if newest >= 0 else None
+    return TableLog(whole_to=whole_to, latest=latest, damaged=tuple(dict.fromkeys(damaged)), beyond=tuple(dict.fromkeys(beyond)))
+
+
+def first_irregular(directory: Path, paths: Iterable[str]) -> DamagedFile | None:
+    """The first of some files of a directory that is no regular file: a pipe, to be opened, would wait for ever. One that is missing is passed over.
+
+    Raises:
+        OSError: one cannot be looked at.
+    """
+    return next((DamagedFile(path=path, why=why) for path in paths if (why := _irregularity(directory / path))), None)
+
+
+def irregular_log_files(table: Path) -> tuple[DamagedFile, ...]:
+    """What is neither a regular file nor a folder in a table's log.
+
+    Raises:
+        OSError: the log cannot be listed.
+    """
+    try:
+        with os.scandir(table / LOG) as entries:
+            odd = sorted(one.name for one in entries if not one.is_file(follow_symlinks=False) and not one.is_dir(follow_symlinks=False))
+    except FileNotFoundError:
+        return ()
+    return tuple(DamagedFile(path=f"{LOG}/{name}", why=why) for name in odd if (why := _irregularity(table / LOG / name)))
+
+
+def _irregularity(path: Path) -> str | None:
+    """What a name stands for that is no regular file; None if it is one, or nothing is there."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISREG(mode):
+        return None
+    kind = next((name for is_such, name in _KINDS if is_such(mode)), "a device")
+    return f"is {kind}, not a file"
 
 
 def entry_damage(path: Path) -> str | None:
@@ -86,6 +126,8 @@ def entry_damage(path: Path) -> str | None:
     Raises:
         OSError: it cannot be read.
     """
+    if why := _irregularity(path):
+        return why
     content = path.read_bytes()
     if not content:
         return "is empty, as a power cut leaves it"
@@ -163,10 +205,12 @@ class _LogFiles:
 
 
 def _parquet_or_json_damage(path: Path) -> str | None:
-    return entry_damage(path) if path.suffix == ".json" else _parquet_damage(path)
+    return entry_damage(path) if path.suffix == ".json" else _irregularity(path) or _parquet_damage(path)
 
 
 def _data_file_damage(path: Path, size_bytes: int) -> str | None:
+    if why := _irregularity(path):
+        return why
     try:
         size = path.stat().st_size
     except FileNotFoundError:

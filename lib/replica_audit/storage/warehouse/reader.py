@@ -18,7 +18,7 @@ from replica_audit.files.object_store import S3_SCHEMES
 from replica_audit.program import command_line
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables, Equal, reading
 from replica_audit.storage.warehouse.catalog import is_catalog_name
-from replica_audit.storage.warehouse.damage import first_damage
+from replica_audit.storage.warehouse.damage import DamagedFile, first_damage, first_irregular, irregular_log_files
 from replica_audit.storage.warehouse.foreign_sql import refuse_foreign_sql
 from replica_audit.storage.warehouse.leftovers import LOG, is_begun
 
@@ -60,7 +60,11 @@ class WarehouseTables(ArrowTables):
             opened = self._opened(table)
             if opened is None:
                 return None
-            return arrow_dataset(opened, None if self._local is None else self._local / table, equal)
+            if self._local is None:
+                return arrow_dataset(opened, None, equal)
+            found = arrow_dataset(opened, self._local / table, equal)
+            self._refuse_damaged(table, first_irregular(self._local / table, getattr(found, "files", ())))
+            return found
 
     def refuse_foreign_sql(self, table: str) -> None:
         """Refuse a table with SQL of others in its definition.
@@ -82,6 +86,7 @@ class WarehouseTables(ArrowTables):
             where = str(self._local / table)
             if not (self._local / table).exists() or is_begun(self._local / table):
                 return None
+            self._refuse_damaged(table, next(iter(irregular_log_files(self._local / table)), None))
         try:
             opened = DeltaTable(where, storage_options=_options(where))
         except TableNotFoundError:
@@ -94,13 +99,15 @@ class WarehouseTables(ArrowTables):
 
     def _refuse_empty_entry(self, table: str, version: int) -> None:
         """Refuse a table whose last entry of the log is empty: it reads as a commit of nothing, and rows of the one before would count."""
-        entry = Path(LOG, f"{version:020}.json")
+        entry = f"{LOG}/{version:020}.json"
         with suppress(FileNotFoundError):  # there is a checkpoint
             if not (self._directory(table) / entry).stat().st_size:
-                raise UsageError(
-                    f"warehouse {self.location}: table {table}: {self._directory(table) / entry} is empty, as a power cut leaves it. "
-                    f"{self.way_back()}"
-                )
+                self._refuse_damaged(table, DamagedFile(path=entry, why="is empty, as a power cut leaves it"))
+
+    def _refuse_damaged(self, table: str, damaged: DamagedFile | None) -> None:
+        if damaged is not None:
+            where = f"warehouse {self.location}: table {table}: {self._directory(table) / damaged.path}"
+            raise UsageError(f"{where} {damaged.why}. {self.way_back()}")
 
     def damage(self, table: str) -> str | None:
         """Which file of a local table is damaged, and how."""
