@@ -1,4 +1,4 @@
-"""SQL of others in the definition of a table: Delta would evaluate it, so that whoever writes a warehouse could run code in whoever audits."""
+"""SQL of others in the definition of a table: Delta would evaluate it, and so run their code in the process of an audit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CALL = "reflect('java.lang.System', 'load', '/tmp/evil.so')"
 GENERATED = {"delta.generationExpression": CALL}
 
 
-@pytest.mark.parametrize("expression", ["price > -5", " a >= 1 and NOT (b in ( 'x' , 'it''s' ) OR c <> 2)", "a IS NOT NULL", "(a = 1) = (b = 1)"])
+@pytest.mark.parametrize("expression", ["price > -5", " a >= 1 and NOT (b in ( 'x' ) OR c <> 2)", "a IS NOT NULL", "(a = 1) = (b = 1)"])
 def test_comparisons_are_taken(expression: str) -> None:
     assert is_comparison(expression)
 
@@ -111,7 +111,8 @@ def test_nothing_is_written_to_such_a_table(
     with pytest.raises(UsageError, match=refused):
         warehouse.create_missing()
     with monkeypatch.context() as patched:  # as another release of Delta answers
-        patched.setattr(Transactions, "_log", lambda _self, path: spark._jvm.org.apache.spark.sql.delta.NoSuchLog.forTable(path))  # type: ignore[union-attr]
+        jvm: Any = spark._jvm
+        patched.setattr(Transactions, "_log", lambda _self, path: jvm.org.apache.spark.sql.delta.NoSuchLog.forTable(path))
         with pytest.raises(UsageError, match=refused):
             write(warehouse, "meanwhile", 1, fence=None)
         with pytest.raises(UsageError, match=refused):

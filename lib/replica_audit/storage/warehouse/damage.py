@@ -86,7 +86,7 @@ def table_log(table: Path) -> TableLog:
 
 
 def first_irregular(directory: Path, paths: Iterable[str]) -> DamagedFile | None:
-    """The first of some files of a directory that is no regular file: a pipe, to be opened, would wait for ever. One that is missing is passed over.
+    """The first of some files of a directory that is no regular file: to open a pipe may take for ever. A missing one is passed over.
 
     Raises:
         OSError: one cannot be looked at.

@@ -12,7 +12,21 @@ from replica_audit.errors import UsageError
 CONSTRAINT = "delta.constraints."
 _COMMENT, _COLUMN_MAPPING = "comment", "delta.columnMapping."  # names and numbers
 _TOKEN = re.compile(r"\s*([A-Za-z_]\w*|[(),]|'[^'\\]*'|-?\d+|[<>!]=|<>|[<>=])", re.ASCII)
-_BEFORE_BRACKET = {"", "(", "AND", "IN", "NOT", "OR", "=", "<>", "!=", "<", "<=", ">", ">="}  # any other word before a bracket names a function
+_BEFORE_BRACKET = {
+    "",
+    "(",
+    "AND",
+    "IN",
+    "NOT",
+    "OR",
+    "=",
+    "<>",
+    "!=",
+    "<",
+    "<=",
+    ">",
+    ">=",
+}  # any other word before a bracket names a function
 
 
 def refuse_foreign_sql(table: str, schema: str, properties: Mapping[str, str]) -> None:
@@ -35,7 +49,7 @@ def refuse_foreign_sql(table: str, schema: str, properties: Mapping[str, str]) -
 
 
 def is_comparison(expression: str) -> bool:
-    """Return whether an expression of SQL only compares columns with literals, as the constraints of this program do: it calls no function."""
+    """Return whether an expression of SQL only compares columns with literals, as constraints of this program do: no function is called."""
     place, before = 0, ""
     expression = expression.strip()
     while place < len(expression):
@@ -47,7 +61,8 @@ def is_comparison(expression: str) -> bool:
 
 
 def _refusal(table: str, what: str) -> UsageError:
-    return UsageError(f"table {table}: {what}: no version of this program makes that, and Delta could run code by it; give another --warehouse")
+    why = "no version of this program makes that, and Delta could run code by it"
+    return UsageError(f"table {table}: {what}: {why}; give another --warehouse")
 
 
 def _metadata(kind: Any, column: str = "") -> Iterator[tuple[str, str]]:

@@ -54,4 +54,6 @@ def _refuse(path: Path, found: os.stat_result) -> None:
     if stat.S_ISLNK(found.st_mode):
         raise UsageError(f"{path} is a link, and nothing is written or removed through one in a warehouse: remove it")
     if found.st_uid not in (os.geteuid(), 0):
-        raise UsageError(f"{path} belongs to another user (uid {found.st_uid}), who may put links there: move it away, or give another --warehouse")
+        raise UsageError(
+            f"{path} belongs to another user (uid {found.st_uid}), who may put links there: move it away, or give another --warehouse"
+        )
