@@ -87,8 +87,8 @@ def plant(table: Path, metadata: dict[str, str], constraint: str) -> None:
     schema["fields"].append({"name": "zz", "type": "string", "nullable": True, "metadata": metadata})
     action["metaData"]["schemaString"] = json.dumps(schema)
     action["metaData"]["configuration"] |= {"delta.constraints.zz": constraint}
-    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["checkConstraints", "generatedColumns", "invariants"]}
-    protocol["writerFeatures"] = [*protocol["writerFeatures"], "appendOnly", "clustering", "domainMetadata", "changeDataFeed"]
+    features = ["appendOnly", "changeDataFeed", "checkConstraints", "clustering", "domainMetadata", "generatedColumns", "invariants"]
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}
     newest = DeltaTable(str(table)).version() + 1
     lines = [{"commitInfo": {"operation": "SET"}}, action, {"protocol": protocol}]
     (log / f"{newest:020}.json").write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")

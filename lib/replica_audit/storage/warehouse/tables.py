@@ -139,8 +139,8 @@ class DeltaWarehouse:
         """
         place = (self._place(table.name) if self.in_catalog else None) or self.path(table)
         with other_release():
-            self._transactions.refuse_foreign_sql(place)
-            return
+            if self._transactions.refuse_foreign_sql(place):
+                return
         parent, _, name = place.rstrip("/").rpartition("/")
         WarehouseTables(parent).refuse_foreign_sql(name)
 

@@ -87,13 +87,14 @@ class Transactions:
             self._known[path] = snapshot.version()
         return found
 
-    def refuse_foreign_sql(self, path: str) -> None:
-        """Refuse a table with SQL of others in its definition.
+    def refuse_foreign_sql(self, path: str) -> bool:
+        """Refuse a table with SQL of others in its definition; True if it has none.
 
         Raises:
             UsageError: it has.
         """
         _properties_without_foreign_sql(path, self._log(path).update(False, self._none(), self._none()).metadata())
+        return True
 
     def append(self, path: str, rows: DataFrame, commit: TableCommit, is_old: bool) -> bool:
         """Append rows in one commit, unless a number as high as the commit's has been seen.
