@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from replica_audit.collect.previous_rows import PreviousRows
 from replica_audit.formats.collection import small_files_file
 from replica_audit.formats.collection.broker_folder import log_dirs_of
 from replica_audit.formats.collection.collected_rows import ROWS, check_segment, doubtful_segments
@@ -30,6 +31,11 @@ from tests.collect.collections import collect_broker, resealed
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample" / "committed-loss" / "broker-1"
 Row = dict[str, Any]
+RUN = {"leader_epoch": 0, "first_offset": 0, "last_offset": 3, "batch_count": 1, "record_count": 4, "size_bytes": 90}
+RUN |= {"min_timestamp_ms": 0, "max_timestamp_ms": 0, "magic": 2, "intact": True}
+SPAN = of_batch(7, 0, 0, 0, 0, 1, 1_000, 0, 0)
+GAP = SequenceGap(7, 0, 1, 0, 0, 1, 5, 4, 1_000, 1_000)
+PROBLEM = {"path": None, "kind": "segment", "code": "c", "detail": "d", "remedy": "r", "line": None, "byte_offset": None}
 
 
 @pytest.fixture
@@ -193,6 +199,56 @@ def test_what_repeats_in_small_files_is_in_memory_once(collected: Path):
     assert most_kib < 512 << 10
 
 
+def _bomb(store: Path, name: str, element: Row, times: int) -> None:
+    """Forge rows, the first of which has a list of one element so many times: some kilobytes of a file."""
+    table = pq.read_table(store).cast(ROWS)
+    column = table.column(name).combine_chunks()
+    kind: Any = column.type
+    parts = [pa.repeat(pa.scalar(element[field.name], field.type), times) for field in kind.value_type]
+    many = pa.StructArray.from_arrays(parts, fields=list(kind.value_type))
+    first = pa.ListArray.from_arrays(pa.array([0, times], pa.int32()), many, type=kind)
+    place = ROWS.get_field_index(name)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.set_column(place, ROWS.field(name), pa.concat_arrays([first, column[1:]])), sink, compression="zstd")
+    forge(store, sink.getvalue().to_pybytes())
+
+
+@pytest.mark.parametrize(
+    ("name", "element", "times", "told"),
+    [
+        (
+            "windows",
+            {"window_start_offset": 0, "window_end_offset": 65_536, "digest": 0, "batch_count": 1},
+            1_000_000,
+            "elements of windows in",
+        ),
+        ("problems", {**PROBLEM, "path": "p", "detail": "d" * (1 << 20)}, 100, "bytes of text of problems in"),
+    ],
+)
+def test_lists_that_would_fill_memory_are_not_read(collected: Path, name: str, element: Row, times: int, told: str) -> None:
+    _bomb(collected, name, element, times)
+    assert collected.stat().st_size < 1 << 17
+    assert listed(collected)[0], "which needs no lists"
+    found = scans(collected)
+    assert {one["failed"] for one in found} == {True}
+    assert {one["problems"][0]["detail"].partition(told)[1] for one in found} == {told}, found[0]["problems"]
+
+
+def test_a_name_that_fills_memory_once_for_each_row_is_not_read(collected: Path) -> None:
+    rewritten(collected, lambda row: row.update(topic="t" * (16 << 20)))
+    found = scans(collected)
+    assert "bytes of text of topic" in found[0]["problems"][0]["detail"]
+
+
+def test_previous_rows_that_would_fill_memory_are_not_read(collected: Path) -> None:
+    _bomb(collected, "problems", {**PROBLEM, "path": "p"}, 4_000_000)
+    _manifest, found = log_dirs_of(collected.parent.parent)
+    (log_dir,) = found.values()
+    previous = PreviousRows(log_dir)
+    assert list(previous.all_segments()) == []
+    previous.close()
+
+
 def test_small_files_that_are_not_vouched_for(collected: Path):
     small = collected.with_name(SMALL_FILES_FILE)
     content = small.read_bytes()
@@ -223,13 +279,6 @@ def test_rows_that_are_of_no_segment(collected: Path, change: Callable[[Row], No
     replicas, problems = listed(collected)
     assert replicas == []
     assert [problem.code for problem in problems] == ["incomplete-collection"]
-
-
-RUN = {"leader_epoch": 0, "first_offset": 0, "last_offset": 3, "batch_count": 1, "record_count": 4, "size_bytes": 90}
-RUN |= {"min_timestamp_ms": 0, "max_timestamp_ms": 0, "magic": 2, "intact": True}
-SPAN = of_batch(7, 0, 0, 0, 0, 1, 1_000, 0, 0)
-GAP = SequenceGap(7, 0, 1, 0, 0, 1, 5, 4, 1_000, 1_000)
-PROBLEM = {"path": None, "kind": "segment", "code": "c", "detail": "d", "remedy": "r", "line": None, "byte_offset": None}
 
 
 @pytest.mark.parametrize(
@@ -316,6 +365,9 @@ def test_an_index_that_contradicts_itself(collected: Path):
     rows[1]["leader_epoch"] = None
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), index)
     with pytest.raises(OSError, match="it lacks values"):
+        list(read_index(index))
+    pq.write_table(pa.Table.from_pylist([{**row, "codec": "brotli"} for row in table.to_pylist()], schema=table.schema), index)
+    with pytest.raises(OSError, match="other codecs"):
         list(read_index(index))
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from replica_audit.collect.file_identity import FileIdentity
 from replica_audit.files.locations import opened
@@ -20,9 +19,11 @@ from replica_audit.formats.collection.collected_rows import (
     check_file,
     check_scan,
     check_segment,
+    opened_rows,
     runs_fit,
     tells_that_offsets_go_back,
     told,
+    unpacked,
 )
 from replica_audit.formats.collection.missing_files import index_path
 
@@ -67,7 +68,7 @@ class PreviousRows:
             if problem is not None:
                 raise ForgedError(problem)
             with told():
-                self._file = pq.ParquetFile(self._stream, page_checksum_verification=True)
+                self._file = opened_rows(self._stream)
                 check_file(self._file, log_dir.said.segments_bytes, ROWS)
                 self._ranges = self._found()
         except BaseException:
@@ -81,12 +82,17 @@ class PreviousRows:
         """Let go of the file."""
         self._stream.close()
 
+    def _group(self, group: int, columns: list[str] | None = None) -> pa.Table:
+        found = self._file.read_row_group(group, columns=columns)
+        schema = pa.schema([ROWS.field(name) for name in found.schema.names])
+        return pa.Table.from_batches([unpacked(rows) for rows in found.to_batches()], schema)
+
     def _found(self) -> dict[str, list[tuple[int, int, int]]]:
         """Where the rows of each replica directory are: row group, first row, end (exclusive)."""
         captures = {directory: replica.capture for directory, replica in self._log_dir.captured.items()}
         found: dict[str, list[tuple[int, int, int]]] = {}
         for group in range(self._file.num_row_groups):
-            keys = self._file.read_row_group(group, columns=_KEYS)
+            keys = self._group(group, _KEYS)
             last = None
             for row, key in enumerate(zip(keys["directory"].to_pylist(), keys["capture"].to_pylist(), strict=True)):
                 directory, capture = cast("tuple[str, int]", key)
@@ -124,7 +130,7 @@ class PreviousRows:
             try:
                 with told():
                     if self._looked_at[0] != group:
-                        self._looked_at = (group, self._file.read_row_group(group, columns=_LOOKED_AT))
+                        self._looked_at = (group, self._group(group, _LOOKED_AT))
                     rows = cast(pa.Table, self._looked_at[1]).slice(first, end - first).to_pylist()
             except OSError:
                 continue  # damaged since it was opened
@@ -147,7 +153,7 @@ class PreviousRows:
         with told():
             if self._whole[0] != group:
                 self._whole = (-1, None)  # not two of them at a time
-                self._whole = (group, self._file.read_row_group(group))
+                self._whole = (group, self._group(group))
             table = cast(pa.Table, self._whole[1]).slice(number, 1)
             (row,) = table.to_pylist()
             runs = cast("pa.ListArray[Any]", table["runs"].combine_chunks())

@@ -34,7 +34,9 @@ from replica_audit.formats.collection.collected_rows import (
     doubtful_segments,
     not_as_written,
     of_directories,
+    opened_rows,
     told,
+    unpacked,
 )
 from replica_audit.formats.collection.collection_manifest import (
     MANIFEST,
@@ -211,9 +213,10 @@ class CollectedLogDir:
         """The rows that the manifest counts, in few at a time."""
         captures = {replica.directory: replica.capture for replica in self.said.replicas}
         directories = pa.array(captures, STRING)
-        with told(), opened(self.store) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
+        with told(), opened(self.store) as source, opened_rows(source) as file:
             left = check_file(file, self.said.segments_bytes, ROWS)
-            for rows in file.iter_batches(batch_size=at_once, columns=columns):
+            for packed in _batches(file, columns, at_once):
+                rows = unpacked(packed)
                 left -= rows.num_rows
                 for name in (name for name in LATER_COLUMNS if name in columns and name not in rows.schema.names):
                     rows = rows.append_column(ROWS.field(name), pa.nulls(rows.num_rows, ROWS.field(name).type))
@@ -272,6 +275,12 @@ class CollectedLogDir:
             except OSError as error:
                 unusable[str(path)] = error
         return kept, unusable
+
+
+def _batches(file: pq.ParquetFile, columns: list[str], at_once: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, none of which are of two row groups: these are as much as `collect` had in memory."""
+    for group in range(file.num_row_groups):
+        yield from file.iter_batches(batch_size=at_once, row_groups=[group], columns=columns)
 
 
 def _has_size(path: str, size_bytes: int) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import crc32c
 import numpy as np
@@ -60,6 +60,9 @@ ROWS = pa.schema(
 OF_COLLECTING = ("identity", "verified_at_ms")  # what the next collection asks, and no audit
 LATER_COLUMNS = ("producers", "kept_crc32c", *OF_COLLECTING)  # which an earlier release did not write
 _TEXTS = ("path", "kind", "code", "detail", "remedy")
+# of what is read at once, at most a row group, for which `collect` takes 4 MiB of text and one row more: of a list in it, and of its texts
+_MOST_ELEMENTS = 1 << 17
+_MOST_TEXT = 1 << 26
 COPY_AGAIN = "copy the whole folder again; or collect again"
 
 
@@ -132,8 +135,54 @@ def check_file(file: pq.ParquetFile, size_bytes: int, schema: pa.Schema) -> int:
 
 
 def _undone(kind: pa.DataType) -> pa.DataType:
-    """What a dictionary is of, if a column is read with one."""
-    return kind.value_type if isinstance(kind, pa.DictionaryType) else kind
+    """A type without the dictionaries that a column is read with."""
+    if isinstance(kind, pa.DictionaryType):
+        return cast("pa.DataType", kind.value_type)
+    if isinstance(kind, pa.ListType):
+        return pa.list_(_undone(kind.value_type))
+    if isinstance(kind, pa.StructType):
+        return pa.struct([field.with_type(_undone(field.type)) for field in kind])
+    return kind
+
+
+def opened_rows(source: BinaryIO) -> pq.ParquetFile:
+    """A `segments.parquet`, whose texts are read as dictionaries, which hold what repeats once: for `unpacked`."""
+    metadata = pq.ParquetFile(source).metadata
+    columns = map(metadata.schema.column, range(metadata.num_columns))
+    texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+    return pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True, read_dictionary=texts)
+
+
+def unpacked(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of at most a row group without dictionaries. Looked at are the rows: what the file says of their size may be forged, too.
+
+    Raises:
+        ForgedError: they hold more than `collect` writes at once: a few bytes of a file may stand for any number of equal values.
+    """
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        for values in _leaves(column):
+            if len(values) > max(_MOST_ELEMENTS, rows.num_rows):
+                raise ForgedError(f"{len(values)} elements of {name} in {rows.num_rows} rows")
+            if isinstance(values, pa.DictionaryArray) and (size := _text_bytes(values)) > _MOST_TEXT:
+                raise ForgedError(f"{size} bytes of text of {name} in {rows.num_rows} rows")
+    kinds = pa.schema([field.with_type(_undone(field.type)) for field in rows.schema])
+    return rows if rows.schema.equals(kinds) else rows.cast(kinds)
+
+
+def _leaves(values: Any) -> Iterator[pa.Array[Any]]:
+    if isinstance(values, pa.ListArray):
+        yield from _leaves(values.flatten())
+    elif isinstance(values, pa.StructArray):
+        for number in range(values.type.num_fields):
+            yield from _leaves(values.field(number))
+    else:
+        yield values
+
+
+def _text_bytes(values: pa.DictionaryArray[Any, Any]) -> int:
+    texts: Any = values.dictionary
+    lengths: Any = pc.binary_length(texts).cast(pa.int64())
+    return int(pc.sum(lengths.take(values.indices)).as_py() or 0)
 
 
 def check_segment(row: Mapping[str, Any]) -> None:

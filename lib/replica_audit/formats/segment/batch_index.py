@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from replica_audit.files.locations import opened
@@ -190,6 +191,8 @@ def read_index(path: Path, *, may_go_back: bool = False) -> Iterator[BatchHeader
                 left -= rows.num_rows
                 if any(column.null_count for name, column in zip(rows.schema.names, rows.columns, strict=True) if name not in _UNKNOWN):
                     raise OSError(0, "not a batch index: it lacks values")
+                if not pc.all(pc.is_in(cast("Any", rows["codec"]).dictionary, value_set=_CODEC_NAMES)).as_py():
+                    raise OSError(0, "not a batch index: it has other codecs than Kafka")  # one text that fills memory once for each row
                 for header in map(BatchHeader._make, zip(*(column.to_pylist() for column in rows.columns), strict=True)):
                     if not next_offset <= header.base_offset <= header.last_offset or header.size_bytes < 1:
                         raise OSError(0, f"not a batch index: a batch of offsets {header.base_offset}..{header.last_offset}")
