@@ -10,9 +10,15 @@ import unicodedata
 
 
 class AuditError(Exception):
-    """Anything the product raises on purpose. `exit_code` is what a command ends with when nothing catches it."""
+    """Anything the product raises on purpose. `exit_code` is what a command ends with when nothing catches it.
+
+    Each argument is a line: a newline in one of them is part of a name.
+    """
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows instead of a stack: an error made on purpose is one sentence in a notebook, too."""

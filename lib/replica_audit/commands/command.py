@@ -71,7 +71,7 @@ def name_run(run_id: str | None) -> None:
     _named[:] = [] if run_id is None or sys.stderr.isatty() else [f"[{run_id}] "]
 
 
-def tell(text: str) -> None:
-    """Print lines of progress, or what went wrong."""
+def tell(*lines: str) -> None:
+    """Print lines of progress, or what went wrong. A newline in one is part of a name, and escaped: it would make a line of its own."""
     with suppress(OSError):  # nobody reads it: a pipe or a terminal that was closed
-        print("\n".join("".join((*_named, visible(line))) for line in text.split("\n")), file=sys.stderr, flush=True)  # noqa: T201
+        print("\n".join("".join((*_named, visible(line))) for line in lines), file=sys.stderr, flush=True)  # noqa: T201

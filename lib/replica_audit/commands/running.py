@@ -98,10 +98,11 @@ def ended(command: Command, given: argparse.Namespace, error: BaseException) -> 
         words = command.interrupted if isinstance(command.interrupted, str) else command.interrupted(given)
         tell(words)
     elif code == DEFECT:
-        tell(f"{traceback.format_exc().rstrip()}\nerror: {words}; please report it with the lines above")
+        tell(*traceback.format_exc().rstrip().split("\n"), f"error: {words}; please report it with the lines above")
         words = f"{words}: {type(error).__name__}: {error}"
     else:
-        tell(f"error: {words}")
+        first, *more = error.args if isinstance(error, AuditError) else (words,)
+        tell(f"error: {first}", *more)
     write_ending(given, command.name, code, words)
     return code
 

@@ -32,7 +32,7 @@ def refuse_useless(found: sources.Found) -> None:
     # what is wrong with a folder of an input says more than that nothing was recognised in the input
     told = [one for one in problems if one.path in exact or not any(path.startswith(f"{one.path}/") for path in exact)]
     told = [one for one in told if one.code != sources.NOTHING_RECOGNISED or one.path not in exact]
-    raise UsageError("\n".join(["there is nothing to audit", *map(_line, told[:_SHOWN]), *_more(len(told) - _SHOWN)]))
+    raise UsageError("there is nothing to audit", *map(_line, told[:_SHOWN]), *_more(len(told) - _SHOWN))
 
 
 def _line(problem: Problem) -> str:
@@ -83,4 +83,4 @@ def _refuse_empty(found: sources.Found) -> None:
     if any(root.server_logs for root in found.roots) or any(tree.holds_files(path) for path in brokers):
         return
     remedy = "copy the brokers' log directories into them"
-    raise UsageError("\n".join(["there is nothing to audit", *(f"  {path}: no file in it; {remedy}" for path in brokers[:_SHOWN])]))
+    raise UsageError("there is nothing to audit", *(f"  {path}: no file in it; {remedy}" for path in brokers[:_SHOWN]))
