@@ -20,6 +20,11 @@ _MOST_LINKS = 40  # as the kernel follows
 MARKER = ".made-by-replica-audit"  # in a folder that is not complete: what it holds may be removed
 
 
+def _is_trusted(owner: int) -> bool:
+    """Whether a file's owner is this user, root, or whoever became this user by sudo."""
+    return owner in (os.geteuid(), 0) or str(owner) == os.environ.get("SUDO_UID")
+
+
 def refuse_foreign(flag: str, path: Path) -> None:
     """Refuse a name that is a link, or a folder of another user.
 
@@ -40,15 +45,24 @@ def refuse_foreign(flag: str, path: Path) -> None:
 
 
 def refuse_shared(flag: str, folder: int | Path) -> None:
-    """Refuse a folder in which anybody may rename what is made there: one that all may write, without the sticky bit that `/tmp` has.
+    """Refuse a folder in which somebody may rename what is made there, as its owner may, and all who may write, but for the sticky bit.
+
+    Trusted are this user and root, whoever became this user by sudo, and those of a group that this user shares the folder with.
 
     Raises:
         UsageError: it is such a folder.
         OSError: it cannot be looked at.
     """
-    mode = os.stat(folder).st_mode  # noqa: PTH116 - an open folder, or its path
-    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+    found = os.stat(folder)  # noqa: PTH116 - an open folder, or its path
+    is_sticky = found.st_mode & stat.S_ISVTX
+    if found.st_mode & stat.S_IWOTH and not is_sticky:
         raise UsageError(f"{flag}: every user may write to it, and replace what is made there: give a folder that only you can write")
+    of_group = os.geteuid() and found.st_mode & stat.S_IWGRP and not is_sticky  # root shares none
+    if not of_group and not _is_trusted(found.st_uid):
+        raise UsageError(
+            f"{flag}: belongs to another user (uid {found.st_uid}), who may replace what is made there: give a folder that only you can "
+            "write, or one in it that is not there yet"
+        )
 
 
 def followed_own_links(flag: str, path: Path) -> Path:
@@ -93,6 +107,16 @@ def open_to_write(flag: str, path: Path, flags: int = 0) -> int:
             os.close(opened)
             raise
         return opened
+
+
+def open_anew(path: Path) -> int:
+    """Open a file that nobody else has made, for writing; what has its name, such as a killed run left, goes. Return its descriptor.
+
+    Raises:
+        OSError: it cannot be made, or somebody makes it meanwhile.
+    """
+    path.unlink(missing_ok=True)
+    return os.open(path, _WRITING | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
 
 
 def open_no_link(folder: str | Path, parent: int | None = None) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from replica_audit.errors import UsageError
-from replica_audit.own_folder import MARKER, remove_own
+from replica_audit.own_folder import MARKER, refuse_shared, remove_own
 from tests.collect.test_output import JOB, LOG_DIR, ROOT, taken
 
 NAMES = ("broker-1", ".broker-1.collecting", ".broker-1.collecting.replaced", ".broker-1.kept")
@@ -87,6 +87,52 @@ def test_a_folder_in_which_every_user_may_rename_is_refused(tmp_path: Path) -> N
         taken(tmp_path)
     tmp_path.chmod(0o1777)
     assert taken(tmp_path).is_dir()
+
+
+@pytest.mark.parametrize(
+    ("mode", "by_sudo", "is_used"),
+    [
+        pytest.param(0o1777, False, False, id="sticky: its owner may rename all the same"),
+        pytest.param(0o755, False, False, id="nobody but its owner"),
+        pytest.param(0o1770, False, False, id="a group, sticky"),
+        pytest.param(0o700, True, True, id="of whoever runs sudo"),
+        pytest.param(0o777, True, False, id="of whoever runs sudo, who lets everybody in"),
+    ],
+)
+def test_a_folder_whose_owner_may_rename_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, by_sudo: bool, is_used: bool
+) -> None:
+    output = tmp_path / "of another"
+    output.mkdir()
+    try:
+        os.chown(output, 12345, -1)
+    except PermissionError:
+        pytest.skip("only root can give a folder away")
+    output.chmod(mode)
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    if by_sudo:
+        monkeypatch.setenv("SUDO_UID", "12345")
+    if is_used:
+        assert taken(output).is_dir()
+        return
+    with pytest.raises(UsageError, match="replace what is made there"):
+        taken(output)
+    assert not list(output.iterdir())
+    assert taken(output / "not there yet").is_dir()
+
+
+def test_a_folder_that_a_group_shares_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o770)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    refuse_shared("--output", tmp_path)
+    tmp_path.chmod(0o750)
+    refuse_shared("--output", tmp_path)
+    if not os.getuid():
+        os.chown(tmp_path, 54321, -1)
+        with pytest.raises(UsageError, match="belongs to another user"):
+            refuse_shared("--output", tmp_path)
+        tmp_path.chmod(0o770)
+        refuse_shared("--output", tmp_path)
 
 
 def test_of_a_link_in_what_is_removed_only_the_link_goes(tmp_path: Path, victim: Path) -> None:

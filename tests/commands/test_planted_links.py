@@ -12,7 +12,8 @@ from replica_audit.commands import outputs, termination_message
 from replica_audit.commands.new_folder import write_folder
 from replica_audit.commands.progress_file import followed
 from replica_audit.errors import OutputError, UsageError
-from replica_audit.own_folder import private_files
+from replica_audit.formats.salvage.saved_file import SavedFile, outcome_of
+from replica_audit.own_folder import open_anew, private_files
 from replica_audit.salvage.output import SalvageOutput
 
 
@@ -137,6 +138,44 @@ def test_a_folder_where_everybody_may_rename_holds_no_salvage(tmp_path: Path) ->
     with pytest.raises(UsageError, match="every user may write"), SalvageOutput(shared / "saved", {"run": "one"}, ()).begun():
         pass
     assert not list(shared.iterdir())
+
+
+def test_a_folder_whose_owner_may_rename_holds_no_salvage(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    try:
+        os.chown(shared, 12345, -1)
+    except PermissionError:
+        pytest.skip("only root can give a folder away")
+    shared.chmod(0o1777)
+    with pytest.raises(UsageError, match="belongs to another user"), SalvageOutput(shared / "saved", {"run": "one"}, ()).begun():
+        pass
+    assert not list(shared.iterdir())
+
+
+def test_a_file_of_a_salvage_is_not_written_through_a_link(tmp_path: Path) -> None:
+    """That was planted after a salvage has begun, as whoever can write to its folders may."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious", encoding="utf-8")
+    output = SalvageOutput(tmp_path / "saved", {"run": "one"}, ())
+    with output.begun():
+        (output.folder / ".SALVAGE.md.unfinished").symlink_to(victim)
+        output.write("SALVAGE.md", ["text"])
+    assert (output.folder / "SALVAGE.md").read_text(encoding="utf-8") == "text"
+    (tmp_path / ".a.parquet.unfinished").symlink_to(victim)
+    with SavedFile(tmp_path / "a.parquet") as file:
+        file.finish("done")
+    assert outcome_of(tmp_path / "a.parquet") == "done"
+    assert victim.read_text(encoding="utf-8") == "precious"
+
+
+def test_a_file_that_somebody_makes_meanwhile_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious", encoding="utf-8")
+    monkeypatch.setattr(Path, "unlink", lambda path, missing_ok: path.symlink_to(victim))
+    with pytest.raises(FileExistsError):
+        open_anew(tmp_path / "made")
+    assert victim.read_text(encoding="utf-8") == "precious"
 
 
 def test_private_files_end_with_the_work(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from replica_audit.errors import OutputError, UsageError
 from replica_audit.files.locations import StoredPath, real_path
 from replica_audit.formats.salvage.saved_file import UNFINISHED
-from replica_audit.own_folder import open_no_link, refuse_foreign, refuse_shared
+from replica_audit.own_folder import open_anew, open_no_link, refuse_foreign, refuse_shared
 from replica_audit.storage.inputs.given_input import location
 
 STATE, DOCUMENT, RECORDS, REPLAY, READER = "salvage.json", "SALVAGE.md", "records", "replay", "console-producer.properties"
@@ -128,7 +128,7 @@ class SalvageOutput:
         made = path.with_name(f".{path.name}{UNFINISHED}")
         with writing(path):
             try:
-                with made.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+                with os.fdopen(open_anew(made), "w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
                     stream.writelines(pieces)
                     stream.flush()
                     os.fsync(stream.fileno())

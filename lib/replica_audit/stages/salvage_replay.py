@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from heapq import merge
@@ -18,6 +19,7 @@ from replica_audit.formats.salvage.console_lines import ConsoleRecord, line_of
 from replica_audit.formats.salvage.encoded_lines import PlacedRecord, encoded_line
 from replica_audit.formats.salvage.saved_file import UNFINISHED, put_in_place, saved_rows
 from replica_audit.model.salvage import ReplayOutcome, ReplayUnit
+from replica_audit.own_folder import open_anew
 
 REPLAY_UNIT, REPLAY_OUTCOME = TypeAdapter(ReplayUnit), TypeAdapter(ReplayOutcome)
 _READ = ("offset", "leader_epoch", "timestamp_ms", "key", "value", "headers", "kept_back")
@@ -98,7 +100,7 @@ class _LinesFile:
         self._stream: IO[str] | None = None
 
     def __enter__(self) -> _LinesFile:
-        self._stream = self._made.open("w", encoding="utf-8", newline="\n")
+        self._stream = os.fdopen(open_anew(self._made), "w", encoding="utf-8", newline="\n")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

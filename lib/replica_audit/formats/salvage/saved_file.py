@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from replica_audit.formats.values import Row
+from replica_audit.own_folder import open_anew
 
 _HEADERS = pa.list_(pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())]))
 _BIGINT, _INT, _TEXT = pa.int64(), pa.int32(), pa.string()
@@ -66,6 +67,7 @@ class SavedFile:
         """Nothing is written yet."""
         self._path, self._made = path, path.with_name(f".{path.name}{UNFINISHED}")
         self._writer: pq.ParquetWriter | None = None
+        self._stream: IO[bytes] | None = None
         self._rows: list[Row] = []
         self._bytes = 0
 
@@ -75,11 +77,11 @@ class SavedFile:
         Raises:
             OSError: it cannot be written.
         """
-        self._made.unlink(missing_ok=True)
         statistics = [field.name for field in SAVED if field.name in ("offset", "leader_epoch", "timestamp_ms")]
         of_values: Any = ["topic", "cluster_id"]
+        self._stream = os.fdopen(open_anew(self._made), "wb")
         self._writer = pq.ParquetWriter(
-            str(self._made), SAVED, compression="zstd", use_dictionary=of_values, write_statistics=statistics, write_page_checksum=True
+            self._stream, SAVED, compression="zstd", use_dictionary=of_values, write_statistics=statistics, write_page_checksum=True
         )
         return self
 
@@ -88,6 +90,8 @@ class SavedFile:
         if self._writer is not None:
             with suppress(OSError, pa.ArrowException):
                 self._writer.close()
+            with suppress(OSError):
+                self._close()
             self._made.unlink(missing_ok=True)
 
     def add(self, row: Row, size: int) -> None:
@@ -102,6 +106,10 @@ class SavedFile:
             self._writer.write_batch(pa.RecordBatch.from_pylist(self._rows, schema=SAVED))
             self._rows, self._bytes = [], 0
 
+    def _close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
     def finish(self, outcome: str) -> None:
         """Put the file in its place, with what came of the work.
 
@@ -115,6 +123,7 @@ class SavedFile:
         writer, self._writer = self._writer, None
         try:
             writer.close()
+            self._close()
             put_in_place(self._made, self._path)
         finally:
             self._made.unlink(missing_ok=True)
