@@ -89,24 +89,43 @@ def followed_own_links(flag: str, path: Path) -> Path:
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
 
+def refuse_file_of_another(flag: str, path: Path, found: os.stat_result) -> None:
+    """Refuse to write into what is there and belongs to another user, who reads it or lets others read it; terminals are excepted.
+
+    Raises:
+        UsageError: so it is.
+    """
+    if not _is_trusted(found.st_uid) and not stat.S_ISCHR(found.st_mode):
+        raise UsageError(f"{flag} {path}: belongs to another user (uid {found.st_uid}); give another file")
+
+
 def open_to_write(flag: str, path: Path, flags: int = 0) -> int:
     """Open a file that is written in place, and made if it is not there, as `followed_own_links` finds it; return its descriptor.
 
     Raises:
-        UsageError: it is another user's link.
+        UsageError: it is another user's link, file or pipe.
         OSError: it cannot be opened.
     """
     target = followed_own_links(flag, path)
     try:
-        return os.open(target, _WRITING | os.O_CREAT | os.O_NOFOLLOW | flags, 0o666)
+        opened = os.open(target, _WRITING | os.O_CREAT | os.O_NOFOLLOW | flags & ~os.O_TRUNC, 0o666)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        opened = os.open(target, _WRITING | flags & ~os.O_TRUNC)
+        opened = os.open(target, _WRITING | flags & ~os.O_TRUNC)  # a descriptor of this process, whoever made its pipe
         if stat.S_ISREG(os.fstat(opened).st_mode):
             os.close(opened)
             raise
         return opened
+    try:
+        found = os.fstat(opened)
+        refuse_file_of_another(flag, path, found)
+        if flags & os.O_TRUNC and stat.S_ISREG(found.st_mode):
+            os.ftruncate(opened, 0)
+    except BaseException:
+        os.close(opened)
+        raise
+    return opened
 
 
 def open_anew(path: Path) -> int:

@@ -110,6 +110,68 @@ def test_what_is_written_in_place_is_not_written_through_the_link_of_another_use
     assert victim.read_text(encoding="utf-8") == "precious"
 
 
+def given_away(path: Path) -> None:
+    try:
+        os.chown(path, 12345, -1)
+    except PermissionError:
+        pytest.skip("only root can give a file away")
+    path.chmod(0o666)
+
+
+def test_the_file_of_another_user_is_not_written_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As nothing says it was not made to read what is written there."""
+    path = tmp_path / "message"
+    path.write_text("planted", encoding="utf-8")
+    given_away(path)
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    with pytest.raises(UsageError, match="belongs to another user"):
+        termination_message.begin(argparse.Namespace(termination_message=path))
+    termination_message.write_ending(argparse.Namespace(termination_message=path), "audit", 0, "fine")
+    with pytest.raises(UsageError, match="belongs to another user"):
+        followed(path, "audit", None, lambda _told: 0)
+    assert path.read_text(encoding="utf-8") == "planted"
+    monkeypatch.setenv("SUDO_UID", "12345")
+    termination_message.write_ending(argparse.Namespace(termination_message=path), "audit", 0, "fine")
+    assert "fine" in path.read_text(encoding="utf-8")
+
+
+def test_the_pipe_of_another_user_is_not_written_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "report.html"
+    os.mkfifo(path)
+    given_away(path)
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    for refused in (
+        lambda: outputs.check("--html", path),
+        lambda: outputs.write("--html", path, "page"),
+        lambda: followed(path, "audit", None, lambda _told: 0),
+    ):
+        with pytest.raises(UsageError, match="belongs to another user"):
+            refused()
+    assert os.read(reader, 99) == b""
+    os.close(reader)
+
+
+def test_what_root_has_and_terminals_of_others_are_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container's /dev/termination-log is root's, and the terminal of whoever became this user by su is theirs."""
+    path = tmp_path / "message"
+    path.touch()
+    if os.geteuid() == 0:
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+        termination_message.write_ending(argparse.Namespace(termination_message=path), "audit", 0, "fine")
+        assert path.read_text(encoding="utf-8")
+    terminal, seen = os.openpty()
+    name = Path(os.ttyname(seen))
+    monkeypatch.undo()
+    if os.geteuid() == 0:
+        os.chown(name, 12345, -1)
+    outputs.check("--json", name)
+    outputs.write("--json", name, "{}")
+    assert os.read(terminal, 9) == b"{}"
+    os.close(terminal)
+    os.close(seen)
+
+
 def test_a_pipe_that_is_named_by_its_descriptor_is_written_to() -> None:
     reading, writing = os.pipe()
     outputs.check("--json", Path(f"/dev/fd/{writing}"))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from replica_audit.errors import OutputError, UsageError
-from replica_audit.own_folder import followed_own_links, open_to_write
+from replica_audit.own_folder import followed_own_links, open_to_write, refuse_file_of_another
 
 _REMEDY = "give a file that can be written"
 
@@ -26,6 +26,8 @@ def check(flag: str, path: Path | None) -> None:
     try:
         place = followed_own_links(flag, path.absolute())
         is_usable = not place.is_dir() and place.parent.is_dir()
+        if place.exists() and not place.is_file() and not place.is_symlink():
+            refuse_file_of_another(flag, path, place.stat())
         # a file is replaced, anything else is written to
         target = place if place.exists() and not place.is_file() else place.parent
     except OSError as error:
