@@ -29,6 +29,8 @@ def refuse_planted(warehouse: Path) -> None:
             except (FileNotFoundError, NotADirectoryError):
                 continue
             _refuse(path, found)
+    except NotADirectoryError:
+        return  # a file lies above it, which whoever opens the warehouse tells in words of its own
     except OSError as error:
         raise UsageError(f"--warehouse {warehouse}: {os.strerror(error.errno or 0)}: {error.filename}") from None
 
