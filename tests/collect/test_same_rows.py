@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from replica_audit.config import Settings
 from replica_audit.formats.collection.collection_manifest import MANIFEST
 from replica_audit.formats.log_dir.names import CLUSTER_METADATA
 from tests.clusters.test_scenarios import SAMPLE, SHARED
@@ -18,9 +19,11 @@ from tests.collect.collections import as_version_1, collect_cluster
 from tests.support import in_process
 
 DATA = SAMPLE.parent
+ALL = Settings(detail="all")  # also the rows of pairs that are proven healthy
 ROOTS = [*sorted(SAMPLE.iterdir()), *sorted(path for path in SHARED.glob("**/before") if path.is_dir())]
 # the one thing that differs, and what raw files cannot tell
-OF_THE_SOURCE = ("source", "captured_at", "crcs_verified_at", "looked_again_at", "later_log_end_offset")
+# and which pairs are plain enough to be proven healthy by themselves
+OF_THE_SOURCE = ("source", "captured_at", "crcs_verified_at", "looked_again_at", "later_log_end_offset", "proven_pairs")
 # what only the bytes of batches tell, which a collection does not have
 OF_THE_BYTES = {
     "mismatch": ("kind", "record", "compared_end_offset", "unread"),
@@ -46,12 +49,12 @@ def comparable(rows: list[dict[str, Any]], collected: Path, root: Path) -> Count
 
 def raw_rows(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[dict[str, Any]]]:
     """Rows of log directories, without the keys that an audit compares unasked where it has few records to read."""
-    rows = in_process.audit(root)
+    rows = in_process.audit(root, settings=ALL)
     if all(row["differing_keys"] is None for row in rows["replica_verdicts"]):
         return rows
     with monkeypatch.context() as patched:
         patched.setattr("replica_audit.partition.audit.FEW_BYTES", -1)
-        without = in_process.audit(root, anew=True)
+        without = in_process.audit(root, settings=ALL, anew=True)
     pairs = list(zip(rows["replica_verdicts"], without["replica_verdicts"], strict=True))
     assert all(row["differing_keys"] is None for _, row in pairs)
     for compared, bare in pairs:
@@ -74,7 +77,7 @@ def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
 @pytest.mark.parametrize("root", ROOTS, ids=lambda root: "/".join(root.parts[-2:]))
 def test_a_collection_gives_the_rows_that_its_log_directories_give(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     collected = collect_cluster(root, tmp_path / "collected")
-    expected, found = raw_rows(root, monkeypatch), in_process.audit(collected)
+    expected, found = raw_rows(root, monkeypatch), in_process.audit(collected, settings=ALL)
     for table in sorted((expected.keys() | found.keys()) - {TABLE_OF_THE_BYTES}):
         assert comparable(found[table], collected, root) == comparable(expected[table], collected, root), table
     read = {key_of(row) for row in expected[TABLE_OF_THE_BYTES]}
@@ -108,7 +111,7 @@ def test_so_does_one_that_an_earlier_release_wrote(tmp_path: Path) -> None:
     shutil.copy(root / CLUSTER_METADATA, tmp_path)
     for log in root.glob("*/server.log"):
         shutil.copy(log, tmp_path / log.parent.name)
-    expected, found = in_process.audit(root), _without_their_age(in_process.audit(tmp_path), 3)
+    expected, found = in_process.audit(root, settings=ALL), _without_their_age(in_process.audit(tmp_path, settings=ALL), 3)
     assert found["replica_verdicts"]
     for table in sorted((expected.keys() | found.keys()) - {TABLE_OF_THE_BYTES}):
         rows = comparable(found[table], tmp_path, root)
