@@ -102,6 +102,7 @@ def test_nothing_is_run_that_no_document_shows() -> None:
     assert not HERE.keys() - shown
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_commands_work_in_their_order(tmp_path: Path) -> None:
