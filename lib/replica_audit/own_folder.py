@@ -20,7 +20,7 @@ _MOST_LINKS = 40  # as the kernel follows
 MARKER = ".made-by-replica-audit"  # in a folder that is not complete: what it holds may be removed
 
 
-def _is_trusted(owner: int) -> bool:
+def is_trusted(owner: int) -> bool:
     """Whether a file's owner is this user, root, or whoever became this user by sudo."""
     return owner in (os.geteuid(), 0) or str(owner) == os.environ.get("SUDO_UID")
 
@@ -45,20 +45,20 @@ def refuse_foreign(flag: str, path: Path) -> None:
 
 
 def refuse_shared(flag: str, folder: int | Path) -> None:
-    """Refuse a folder in which somebody may rename what is made there, as its owner may, and all who may write, but for the sticky bit.
+    """Refuse a folder that every user may write to, unless it is sticky, and its owner is trusted: who owns it may rename all the same.
 
-    Trusted are this user and root, whoever became this user by sudo, and those of a group that this user shares the folder with.
+    A folder that only its owner, or a group, may write to is used, whoever that is: root in a container writes to such folders.
 
     Raises:
         UsageError: it is such a folder.
         OSError: it cannot be looked at.
     """
     found = os.stat(folder)  # noqa: PTH116 - an open folder, or its path
-    is_sticky = found.st_mode & stat.S_ISVTX
-    if found.st_mode & stat.S_IWOTH and not is_sticky:
+    if not found.st_mode & stat.S_IWOTH:
+        return
+    if not found.st_mode & stat.S_ISVTX:
         raise UsageError(f"{flag}: every user may write to it, and replace what is made there: give a folder that only you can write")
-    of_group = os.geteuid() and found.st_mode & stat.S_IWGRP and not is_sticky  # root shares none
-    if not of_group and not _is_trusted(found.st_uid):
+    if not is_trusted(found.st_uid):
         raise UsageError(
             f"{flag}: belongs to another user (uid {found.st_uid}), who may replace what is made there: give a folder that only you can "
             "write, or one in it that is not there yet"
@@ -90,12 +90,13 @@ def followed_own_links(flag: str, path: Path) -> Path:
 
 
 def refuse_file_of_another(flag: str, path: Path, found: os.stat_result) -> None:
-    """Refuse to write into what is there and belongs to another user, who reads it or lets others read it; terminals are excepted.
+    """Refuse to write into what another user made where every user may make files, to read it there; terminals are excepted.
 
     Raises:
         UsageError: so it is.
     """
-    if not _is_trusted(found.st_uid) and not stat.S_ISCHR(found.st_mode):
+    is_foreign = not is_trusted(found.st_uid) and not stat.S_ISCHR(found.st_mode)
+    if is_foreign and path.parent.stat().st_mode & stat.S_IWOTH:
         raise UsageError(f"{flag} {path}: belongs to another user (uid {found.st_uid}); give another file")
 
 

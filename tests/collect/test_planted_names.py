@@ -93,9 +93,9 @@ def test_a_folder_in_which_every_user_may_rename_is_refused(tmp_path: Path) -> N
     ("mode", "by_sudo", "is_used"),
     [
         pytest.param(0o1777, False, False, id="sticky: its owner may rename all the same"),
-        pytest.param(0o755, False, False, id="nobody but its owner"),
-        pytest.param(0o1770, False, False, id="a group, sticky"),
-        pytest.param(0o700, True, True, id="of whoever runs sudo"),
+        pytest.param(0o755, False, True, id="nobody but its owner"),
+        pytest.param(0o770, False, True, id="a group"),
+        pytest.param(0o1777, True, True, id="of whoever runs sudo, sticky"),
         pytest.param(0o777, True, False, id="of whoever runs sudo, who lets everybody in"),
     ],
 )
@@ -129,10 +129,10 @@ def test_a_folder_that_a_group_shares_is_used(tmp_path: Path, monkeypatch: pytes
     refuse_shared("--output", tmp_path)
     if not os.getuid():
         os.chown(tmp_path, 54321, -1)
+        refuse_shared("--output", tmp_path)
+        tmp_path.chmod(0o1777)
         with pytest.raises(UsageError, match="belongs to another user"):
             refuse_shared("--output", tmp_path)
-        tmp_path.chmod(0o770)
-        refuse_shared("--output", tmp_path)
 
 
 def test_of_a_link_in_what_is_removed_only_the_link_goes(tmp_path: Path, victim: Path) -> None:

@@ -116,6 +116,7 @@ def given_away(path: Path) -> None:
     except PermissionError:
         pytest.skip("only root can give a file away")
     path.chmod(0o666)
+    path.parent.chmod(0o1777)
 
 
 def test_the_file_of_another_user_is_not_written_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

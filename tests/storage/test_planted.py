@@ -67,13 +67,19 @@ def test_a_link_in_the_place_of_a_table_or_its_log_is_refused(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder of another user")
-@pytest.mark.parametrize("name", [".", "findings", "findings/_delta_log"])
+@pytest.mark.parametrize("name", ["findings", "findings/_delta_log"])
 def test_a_folder_of_another_user_is_refused(warehouse: Path, name: str) -> None:
     os.chown(warehouse / name, OTHER, -1)
     with pytest.raises(UsageError, match=rf"{warehouse / name} belongs to another user \(uid {OTHER}\)"):
         refuse_planted(warehouse)
-    os.chown(warehouse / name, 0, -1)
-    refuse_planted(warehouse)
+    os.chown(warehouse, OTHER, -1)
+    refuse_planted(warehouse)  # it is theirs
+    warehouse.chmod(0o1777)
+    with pytest.raises(UsageError, match="belongs to another user"):
+        refuse_planted(warehouse)
+    os.chown(warehouse, 0, -1)
+    warehouse.chmod(0o770)
+    refuse_planted(warehouse)  # a group shares it
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder of another user")

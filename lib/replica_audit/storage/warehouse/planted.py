@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 
 from replica_audit.errors import UsageError
-from replica_audit.own_folder import followed_own_links
+from replica_audit.own_folder import followed_own_links, is_trusted
 from replica_audit.rows import FORMER_TABLES, TABLES
 from replica_audit.storage.warehouse.leftovers import LOG
 
@@ -15,20 +16,22 @@ from replica_audit.storage.warehouse.leftovers import LOG
 def refuse_planted(warehouse: Path) -> None:
     """Refuse a warehouse of which the folder, one of a table or one of a log is another user's, or a link.
 
-    A link to the warehouse itself is followed if it is this user's, or root's.
+    A link to the warehouse itself is followed if it is this user's, or root's. The owner of a warehouse that not every user may write to is
+    trusted, and so are those of a group that may.
 
     Raises:
         UsageError: it names the link, or the folder, or says why it cannot be looked at.
     """
     try:
         root = followed_own_links("--warehouse", warehouse)
+        trusted = _Trusted.by(root)
         tables = [root / table.name for table in (*TABLES, *FORMER_TABLES)]
         for path in (root, *tables, *(table / LOG for table in tables)):
             try:
                 found = path.lstat()
             except (FileNotFoundError, NotADirectoryError):
                 continue
-            _refuse(path, found)
+            _refuse(path, found, trusted)
     except NotADirectoryError:
         return  # a file lies above it, which whoever opens the warehouse tells in words of its own
     except OSError as error:
@@ -42,20 +45,39 @@ def refuse_links_below(table: Path) -> None:
         UsageError: it names the link, or the folder.
         OSError: a folder cannot be listed.
     """
-    _refuse(table, table.lstat())
+    trusted = _Trusted.by(table.parent)
+    _refuse(table, table.lstat(), trusted)
     folders = [table]
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
                 if entry.is_symlink() or entry.is_dir(follow_symlinks=False):
-                    _refuse(Path(entry.path), entry.stat(follow_symlinks=False))
+                    _refuse(Path(entry.path), entry.stat(follow_symlinks=False), trusted)
                     folders.append(Path(entry.path))
 
 
-def _refuse(path: Path, found: os.stat_result) -> None:
+@dataclass(frozen=True, slots=True)
+class _Trusted:
+    """Whose folders are used besides those of this user and root: its owner's, and everybody's if a group shares the warehouse."""
+
+    owner: int | None
+    is_shared: bool
+
+    @classmethod
+    def by(cls, warehouse: Path) -> _Trusted:
+        """What the folder of a warehouse says."""
+        try:
+            found = warehouse.stat()
+        except FileNotFoundError:
+            return cls(owner=None, is_shared=False)
+        is_open = bool(found.st_mode & stat.S_IWOTH)
+        return cls(owner=None if is_open else found.st_uid, is_shared=bool(found.st_mode & stat.S_IWGRP) and not is_open)
+
+
+def _refuse(path: Path, found: os.stat_result, trusted: _Trusted) -> None:
     if stat.S_ISLNK(found.st_mode):
         raise UsageError(f"{path} is a link, and nothing is written or removed through one in a warehouse: remove it")
-    if found.st_uid not in (os.geteuid(), 0):
+    if not (is_trusted(found.st_uid) or trusted.is_shared or found.st_uid == trusted.owner):
         raise UsageError(
             f"{path} belongs to another user (uid {found.st_uid}), who may put links there: move it away, or give another --warehouse"
         )
