@@ -73,7 +73,7 @@ ELSEWHERE = {
     "describing-a-cluster.md": ("./spark-submit.sh describe_cluster", "tests/describe/test_live_brokers.py", "--verify"),
     "notebooks.md": ("", "tests/notebooks/test_notebooks.py", "execution"),
     "verification.md": (".venv/bin/python -m tests.kafka_lab", "tests/live/test_lab.py", "kafka_lab"),
-    "CONTRIBUTING.md": ("tests/run.sh", ".ci/run", "tests/run.sh"),
+    "CONTRIBUTING.md": ("tests/", ".ci/run", "tests/run.sh"),
 }
 # minutes of work each, and what they print is in the page itself
 MEASUREMENTS = re.compile(r"(benchmarks/run|\.venv/bin/python benchmarks/\w+\.py)( .*)?")
