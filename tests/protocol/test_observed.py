@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from replica_audit.config import Settings
 from replica_audit.formats.server_log.events import events
 from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
 from replica_audit.protocol.comparison.observed import ObservedCut, ObservedTruncation, agrees, observe
@@ -553,7 +554,7 @@ def truncation_of(row: dict[str, Any]) -> Truncation:
 
 def replays(root: Path) -> Iterator[tuple[Key, Truncation, int, tuple[int, int]]]:
     """Every follower of a root: which it is, its truncation by the rule, where its log ends, and its leader with the epoch."""
-    tables = in_process.audit(root)
+    tables = in_process.audit(root, settings=Settings(detail="all"))
     ends = {(row["broker_id"], row["topic"], row["partition"]): row["log_end_offset"] for row in tables["replica_logs"]}
     metadata = json.loads((root / "cluster-metadata.json").read_text(encoding="utf-8"))
     leaders = {

@@ -244,7 +244,9 @@ class _Walk:
 
     def _tell_missing_meta_properties(self) -> None:
         """Name the log directories whose own files were copied, but not the one that says whose they are."""
-        for path in sorted(self.parents.keys() - self.identified):
+        with_files = {parent for parent, _directory in self.known}
+        without_replicas = self.parents.keys() - {parent for parent, _directory in self.replicas}
+        for path in sorted((with_files | without_replicas) - self.identified):
             files = self.log_dirs.get(path, NO_FILES)
             if files.offsets or files.is_partly_read or files.clean_shutdown:
                 file = located(path) / log_dir.META_PROPERTIES
