@@ -13,6 +13,7 @@ import pytest
 from replica_audit.errors import UsageError
 from replica_audit.own_folder import MARKER, refuse_shared, remove_own
 from tests.collect.test_output import JOB, LOG_DIR, ROOT, taken
+from tests.formats.rights import give_away
 
 NAMES = ("broker-1", ".broker-1.collecting", ".broker-1.collecting.replaced", ".broker-1.kept")
 
@@ -104,10 +105,7 @@ def test_a_folder_whose_owner_may_rename_is_refused(
 ) -> None:
     output = tmp_path / "of another"
     output.mkdir()
-    try:
-        os.chown(output, 12345, -1)
-    except PermissionError:
-        pytest.skip("only root can give a folder away")
+    give_away(output)
     output.chmod(mode)
     monkeypatch.delenv("SUDO_UID", raising=False)
     if by_sudo:

@@ -15,6 +15,7 @@ from replica_audit.errors import OutputError, UsageError
 from replica_audit.formats.salvage.saved_file import SavedFile, outcome_of
 from replica_audit.own_folder import open_anew, private_files
 from replica_audit.salvage.output import SalvageOutput
+from tests.formats.rights import give_away
 
 
 def planted(link: Path, target: Path, owner: int) -> bool:
@@ -111,10 +112,7 @@ def test_what_is_written_in_place_is_not_written_through_the_link_of_another_use
 
 
 def given_away(path: Path) -> None:
-    try:
-        os.chown(path, 12345, -1)
-    except PermissionError:
-        pytest.skip("only root can give a file away")
+    give_away(path)
     path.chmod(0o666)
     path.parent.chmod(0o1777)
 
@@ -206,10 +204,7 @@ def test_a_folder_where_everybody_may_rename_holds_no_salvage(tmp_path: Path) ->
 def test_a_folder_whose_owner_may_rename_holds_no_salvage(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
-    try:
-        os.chown(shared, 12345, -1)
-    except PermissionError:
-        pytest.skip("only root can give a folder away")
+    give_away(shared)
     shared.chmod(0o1777)
     with pytest.raises(UsageError, match="belongs to another user"), SalvageOutput(shared / "saved", {"run": "one"}, ()).begun():
         pass

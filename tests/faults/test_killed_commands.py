@@ -17,7 +17,7 @@ import pytest
 
 from replica_audit import cli
 from tests.collect.collections import lasting
-from tests.faults.audit_process import AuditProcess, Moment, Victim, files_below, started_job
+from tests.faults.audit_process import Moment, Victim, files_below, started_job
 from tests.faults.nights import LOSS, reported, rows_of, runs
 from tests.support.warehouse import STARTED, write_warehouse
 
@@ -36,7 +36,6 @@ def killed(point: int, command: str, written: Path, working: Path, *arguments: s
     if point % 2:
         moment = Moment(lines=0, files=0, seconds=chosen.uniform(0, seconds))
     working.mkdir(exist_ok=True)
-    process: AuditProcess
     with started_job(command, written, working, *arguments) as process:
         if not process.wait_for(moment):
             assert process.end() in (0, 3), process.lines

@@ -12,8 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
 _T = TypeVar("_T")
 _NOBODY = 65534
+ANOTHER = 12345
 _CAPABILITY_VERSION_3 = 0x20080522
 _OVERRIDES = 1 << 1 | 1 << 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
 
@@ -26,6 +29,14 @@ def as_nobody(function: Callable[[], _T]) -> _T:
 def bound_by_modes(function: Callable[[], _T]) -> _T:
     """The same of this user, whom permission bits then bind though it be root."""
     return _in_child(function, _drop_overrides)
+
+
+def give_away(path: Path) -> None:
+    """Let ANOTHER own a file or a folder; the test is skipped where this user may not: only root may."""
+    try:
+        os.chown(path, ANOTHER, -1)
+    except PermissionError:
+        pytest.skip("only root can give a file or a folder away")
 
 
 def _become_nobody() -> None:

@@ -37,11 +37,12 @@ class Said:
     """What an audit said: its exit code, its verdicts by follower, its findings and problems as comparable texts by partition."""
 
     exit_code: int
-    verdicts: dict[tuple[str, int], str]  # with "?" where no leader is known: a clean one is no promise then
+    verdicts: dict[tuple[str, int], str]
     findings: Counter[tuple[str, str]]  # (partition or "", text)
     problems: Counter[tuple[str, str]]  # (path, code and detail)
     error: str = ""
     of_others: Counter[str] = field(default_factory=Counter)  # what is said of clusters beside it
+    guessed: frozenset[tuple[str, int]] = frozenset()  # followers of which no leader is known: a clean verdict is no promise then
 
 
 def audited(root: Path, others: Sequence[Path] = ()) -> Said:
@@ -68,10 +69,9 @@ def audited(root: Path, others: Sequence[Path] = ()) -> Said:
         (str(row["path"]).removeprefix(f"{root}/"), f"{row['code']}: {row['detail']}".replace(str(root), ""))
         for row in rows("input_errors")
     )
-    verdicts = {
-        (f"{row['topic']}-{row['partition']}", row["follower_id"]): row["verdict"] + "?" * (row["leader_source"] == "inferred")
-        for row in rows("replica_verdicts")
-    }
+    of_followers = {(f"{row['topic']}-{row['partition']}", row["follower_id"]): row for row in rows("replica_verdicts")}
+    verdicts = {key: row["verdict"] for key, row in of_followers.items()}
+    guessed = frozenset(key for key, row in of_followers.items() if row["leader_source"] == "inferred")
     of_others = Counter(
         f"{table} {row}"
         for table in ("replica_verdicts", "findings", "input_errors")
@@ -79,7 +79,7 @@ def audited(root: Path, others: Sequence[Path] = ()) -> Said:
         if row["cluster_id"] in beside
     )
     exit_code = all_rows("audit_runs")[0]["exit_code"]
-    return Said(exit_code, verdicts, Counter(findings), Counter(problems), of_others=of_others)
+    return Said(exit_code, verdicts, Counter(findings), Counter(problems), of_others=of_others, guessed=guessed)
 
 
 def told(before: Said, after: Said, mutation: Mutation, *, alone: bool) -> str:
@@ -91,11 +91,10 @@ def told(before: Said, after: Said, mutation: Mutation, *, alone: bool) -> str:
     if any(alone or of == partition for of, _text in new):
         return "finding"
     for (of, follower), verdict in after.verdicts.items():
-        known_before = not before.verdicts.get((of, follower), "").endswith("?")
         if (
             (alone or of == partition)
-            and (verdict.rstrip("?") not in CLEAN or (verdict.endswith("?") and known_before))
-            and (before.verdicts.get((of, follower), "identical").rstrip("?") in CLEAN or of == partition)
+            and (verdict not in CLEAN or (of, follower) in after.guessed - before.guessed)
+            and (before.verdicts.get((of, follower), "identical") in CLEAN or of == partition)
         ):
             return "verdict"
     names = {path for path in mutation.changes} | {

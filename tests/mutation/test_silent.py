@@ -103,7 +103,7 @@ def test_what_counts_as_told():
     assert told(nothing, nothing, mutation, alone=True) == ""
     for after, how in (
         (Said(0, {("orders-0", 2): "unreadable"}, Counter(), Counter()), "verdict"),
-        (Said(0, {("orders-0", 2): "identical?"}, Counter(), Counter()), "verdict"),
+        (Said(0, nothing.verdicts, Counter(), Counter(), guessed=frozenset(nothing.verdicts)), "verdict"),
         (Said(0, nothing.verdicts, Counter({("orders-0", "x 2"): 1}), Counter()), "finding"),
         (Said(0, nothing.verdicts, Counter(), Counter({("broker-2/data-0/orders-0/0.log", "x"): 1})), "row"),
         (Said(3, nothing.verdicts, Counter(), Counter()), "exit code"),

@@ -22,7 +22,7 @@ from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.history import CONSUMER_IMPACTS
 from tests.formats import kafka_files
-from tests.protocol.logs import TIME, replica
+from tests.protocol.logs import TIME, commit, replica
 from tests.support import in_process
 from tests.support.in_process import Row
 
@@ -35,17 +35,7 @@ LOST = replica(2, [(0, 0, 29)], topic_id=TOPIC_ID, alive=False)
 
 
 def _commit(offset: int, epoch: int = -1, *, group: str = "g", at: int = TIME, topic_id: str | None = TOPIC_ID) -> CommittedOffset:
-    return CommittedOffset(
-        group_id=group,
-        topic="t",
-        partition=0,
-        offset=offset,
-        leader_epoch=epoch,
-        commit_timestamp_ms=at,
-        topic_id=topic_id,
-        record_offset=7,
-        path="/b/__consumer_offsets-3/00000000000000000000.log",
-    )
+    return commit(offset, epoch, at_ms=at, group_id=group, topic_id=topic_id)
 
 
 def _metadata(*elections: Election, **fields: Any) -> PartitionMetadata:

@@ -39,18 +39,18 @@ def run(epoch: int, first: int, last: int, *, magic: int | None = None, intact: 
     )
 
 
-def commit(offset: int, epoch: int, *, at_ms: int = TIME) -> CommittedOffset:
+def commit(offset: int, epoch: int, *, at_ms: int = TIME, group_id: str = "g", topic_id: str | None = None) -> CommittedOffset:
     """What a group committed of a partition."""
     return CommittedOffset(
-        group_id="g",
+        group_id=group_id,
         topic="t",
         partition=0,
         offset=offset,
         leader_epoch=epoch,
         commit_timestamp_ms=at_ms,
-        topic_id=None,
+        topic_id=topic_id,
         record_offset=7,
-        path="/b/__consumer_offsets-3/0.log",
+        path="/b/__consumer_offsets-3/00000000000000000000.log",
     )
 
 

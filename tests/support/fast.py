@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -31,9 +31,7 @@ class Fast:
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Leave out by markers and fixtures."""
-        kept = [item for item in items if not left_out(item)]
-        config.hook.pytest_deselected(items=[item for item in items if left_out(item)])
-        items[:] = kept
+        _leave_out(config, items, left_out)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -77,13 +75,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep what is for the night, or everything else."""
-    kept: list[pytest.Item] = []
-    others: list[pytest.Item] = []
-    for item in items:
-        is_nightly = item.get_closest_marker("nightly") is not None
-        (kept if is_nightly == config.getoption("--nightly") else others).append(item)
-    config.hook.pytest_deselected(items=others)
-    items[:] = kept
+    _leave_out(config, items, lambda item: (item.get_closest_marker("nightly") is not None) != config.getoption("--nightly"))
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], which: Callable[[pytest.Item], bool]) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if which(item)])
+    items[:] = [item for item in items if not which(item)]
 
 
 def pytest_configure(config: pytest.Config) -> None:

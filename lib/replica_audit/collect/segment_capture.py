@@ -18,7 +18,7 @@ from replica_audit.collect.output import abandon, writing
 from replica_audit.collect.pace import Pace
 from replica_audit.collect.segment_reading import LiveSegmentReader
 from replica_audit.files.opened import LinkOutsideError, NotAFileError, open_in
-from replica_audit.formats.indexes.index_check import IndexCheck, index_check
+from replica_audit.formats.indexes.index_check import IndexCheck, index_check, reader_of
 from replica_audit.formats.replicas.segment_reader import Index
 from replica_audit.formats.segment.batch_index import BatchIndexWriter
 from replica_audit.formats.segment.segment_fold import Scan
@@ -76,7 +76,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A segment to be read: its file by name in a directory, and as which file it is told of.
+    """A segment to be read: its name in an open directory, and the file that rows name.
 
     `beside`: how the names of its index files end.
     """
@@ -185,7 +185,7 @@ class SegmentCapture:
         found = fold.scan()
         if check is None:
             return found
-        return replace(found, index_problems=tuple(check.problems(listed.file.path, found, partial(_read_at, file.fileno()))))
+        return replace(found, index_problems=tuple(check.problems(listed.file.path, found, reader_of(file.fileno()))))
 
     @staticmethod
     def _failed(listed: Listed, error: OSError) -> tuple[Read, Scanned]:
@@ -212,10 +212,6 @@ def _kept(listed: Listed, status: os.stat_result, found: Scanned, *, size_bytes:
 def _opened_beside(listed: Listed, suffix: str) -> BinaryIO:
     name = listed.name.removesuffix(".log") + suffix
     return os.fdopen(open_in(listed.directory, name), "rb", buffering=0)
-
-
-def _read_at(descriptor: int, position: int, size: int) -> bytes:
-    return os.pread(descriptor, size, position)
 
 
 class _Both:

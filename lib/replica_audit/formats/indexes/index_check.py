@@ -38,6 +38,11 @@ _AT_ONCE = 1 << 12  # batches
 _BELOW_ALL = -(1 << 63)
 
 
+def reader_of(descriptor: int) -> ReadAt:
+    """Read an open segment at positions."""
+    return lambda position, size: os.pread(descriptor, size, position)
+
+
 class _Followed:
     """The entries of one index in the order in which the batches pass them, and what is found of each.
 
@@ -76,7 +81,7 @@ class _Followed:
 
 
 class IndexCheck:
-    """Takes the headers of a segment's batches in order, and then tells which of its index files mislead."""
+    """The index files of a segment, held against the headers of its batches, which are handed over in order."""
 
     def __init__(self, base_offset: int, offsets: IndexEntries | None, times: IndexEntries | None, aborted: bytes | None) -> None:
         """Check entries; None of a file that is not there, or was not read. `aborted` is the content of the transaction index."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from replica_audit.files.locations import is_stored, opened
 from replica_audit.files.opened import open_descriptor
-from replica_audit.formats.indexes.index_check import index_check
+from replica_audit.formats.indexes.index_check import index_check, reader_of
 from replica_audit.formats.native import native_code
 from replica_audit.formats.native.scan_tables import HEADER, ScanTables
 from replica_audit.formats.segment.batch_columns import read_columns
@@ -190,7 +190,7 @@ def scan_file(path: Path, *, verify_crc: bool = True, beside: Collection[str] = 
             return found
         if is_small:
             scan_stream(stream, size, base_offset, verify_crc=False, index=check)
-        read_at = partial(_read_at, stream.fileno()) if is_local else None
+        read_at = reader_of(stream.fileno()) if is_local else None
         return replace(found, index_problems=tuple(check.problems(str(path), found, read_at)))
 
 
@@ -198,10 +198,6 @@ def _opened_beside(path: Path, suffix: str, *, is_local: bool) -> BinaryIO:
     if not is_local:
         return opened(path.with_suffix(suffix))
     return cast(BinaryIO, FileIO(open_descriptor(str(path).removesuffix(".log") + suffix)))
-
-
-def _read_at(descriptor: int, position: int, size: int) -> bytes:
-    return os.pread(descriptor, size, position)
 
 
 def scan_stream(stream: BinaryIO, size: int, base_offset: int, *, verify_crc: bool, index: Index | None = None) -> Scan:

@@ -33,7 +33,7 @@ def refuse_planted(warehouse: Path) -> None:
                 continue
             _refuse(path, found, trusted)
     except NotADirectoryError:
-        return  # a file lies above it, which whoever opens the warehouse tells in words of its own
+        return  # a file stands where a folder should: opening the warehouse says so
     except OSError as error:
         raise UsageError(f"--warehouse {warehouse}: {os.strerror(error.errno or 0)}: {error.filename}") from None
 
