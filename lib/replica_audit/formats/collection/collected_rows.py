@@ -148,8 +148,9 @@ def _undone(kind: pa.DataType) -> pa.DataType:
 def opened_rows(source: BinaryIO) -> pq.ParquetFile:
     """A `segments.parquet`, whose texts are read as dictionaries, which hold what repeats once: for `unpacked`."""
     metadata = pq.ParquetFile(source).metadata
-    columns = map(metadata.schema.column, range(metadata.num_columns))
-    texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+    # not of metadata.schema, which refers to its metadata and back
+    columns = map(metadata.row_group(0).column, range(metadata.num_columns)) if metadata.num_row_groups else ()
+    texts = [column.path_in_schema for column in columns if column.physical_type == "BYTE_ARRAY"]
     return pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True, read_dictionary=texts)
 
 
