@@ -20,13 +20,15 @@ from replica_audit.engine.second_process import can_share
 from replica_audit.model import BytesToRead, Problem
 from replica_audit.past.acknowledged import with_acknowledgement
 from replica_audit.past.doubts import doubts_of
+from replica_audit.past.starts import broker_starts, open_outcomes
 from replica_audit.progress import Progress, Stage, TellsEvent
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.verdict import Severity
 from replica_audit.report.facts.exit_code import exit_code
-from replica_audit.rows import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, REPLICA_LOGS, REPLICA_VERDICTS, Table
-from replica_audit.rows.arrow import schema_of
+from replica_audit.rows import AUDIT_RUNS, BROKER_STARTS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, REPLICA_LOGS, REPLICA_VERDICTS, Table
+from replica_audit.rows.arrow import batch_of, schema_of
 from replica_audit.rows.runs import NO_CLUSTER
+from replica_audit.rows.starts import BrokerStart
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.sources import Root, discover
 from replica_audit.storage.inputs.whole_input import about_cluster, problems_of_input
@@ -81,12 +83,15 @@ def triage(
     errors += [part for audit in audits.values() for part in (audit.problems, audit.tables[INPUT_ERRORS.name])]
     tables[INPUT_ERRORS.name] = _of_clusters(INPUT_ERRORS, errors, run_id)
     tables[FINDINGS.name] = _findings([audit.tables["found"] for audit in audits.values()], run_id)
+    starts = batch_of(BrokerStart, broker_starts(MemoryTables(tables), run_id), schema_of(BROKER_STARTS))
+    tables[BROKER_STARTS.name] = pa.Table.from_batches([starts])
     covered = with_acknowledgement(tables[FINDINGS.name])
     ended = {
         "exit_code": exit_code(
             Counter(_texts(tables[FINDINGS.name].filter(pc.invert(covered)), "severity")),
             Counter(_texts(tables[REPLICA_VERDICTS.name], "verdict")),
             Counter(_texts(tables[FINDINGS.name].filter(covered), "code")),
+            starts=open_outcomes(MemoryTables(tables), run_id),
             doubts=doubts_of(MemoryTables(tables), run_id),
             records_unread=_records_unread(tables[REPLICA_VERDICTS.name]),
             fail_on=settings.fail_on,

@@ -25,10 +25,12 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 OLDER = DATA / "older" / "before-row-classes.tar.gz"
 LATER = STARTED + timedelta(hours=1)
 NEW = {
+    "broker_starts",
     "compaction_differences",
     "damaged_batches",
     "open_transactions",
     "record_differences",
+    "replica_starts",
     "sequence_gaps",
 }  # tables that it does not have
 EMPTY = {"future_replicas", "input_errors"}  # nothing of that kind in the clusters that were audited

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 
+from replica_audit.formats.log_dir.names import METADATA_TOPIC
 from replica_audit.model import ReplicaFiles
 from replica_audit.partition.choices.electability import begin_row, without_log
 from replica_audit.partition.choices.futures import future_rows
@@ -15,7 +16,7 @@ from replica_audit.partition.findings.acknowledging import acknowledging_all
 from replica_audit.partition.findings.audited import Audited
 from replica_audit.partition.findings.compared_pairs import ComparedPairs
 from replica_audit.partition.findings.consumers import as_groups_find_it, impact_rows
-from replica_audit.partition.findings.found_rows import checked_row, found_rows
+from replica_audit.partition.findings.found_rows import checked_row, found_rows, recovery_takes
 from replica_audit.partition.findings.incident_rows import incident_rows
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.findings.sequence_gaps import sequence_gap_findings, sequence_gap_rows
@@ -52,13 +53,16 @@ from replica_audit.protocol.comparison.unreached import unreached_high_watermark
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.verdict import Judgement, inconclusive
+from replica_audit.recovery.outcomes import AuditedRows, replica_starts
 from replica_audit.rows.audited import AuditedPartition
 from replica_audit.rows.codes import Cause
 from replica_audit.rows.damage import DamagedBatch
+from replica_audit.rows.findings import FoundFinding
 from replica_audit.rows.history import LoggedIncident
 from replica_audit.rows.pairs import ReplicaVerdict
-from replica_audit.rows.replicas import ReplicaRole
+from replica_audit.rows.replicas import ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import ReportedProblem
+from replica_audit.rows.starts import ReplicaStart
 from replica_audit.rows.what_if import WhatIfLeader
 
 
@@ -161,9 +165,22 @@ class PartitionAudit:
         audited = self._audited(made, choices, incidents, damaged)
         of_epochs = partial(replica_rows.epoch_rows, leader=leader, cleaned_until=self.cleaned_until, metadata=self.metadata)
         leads = self.readable.get(self.leadership.leader_id)
+        logs = [replica_rows.log_row(one, healed, ran=self._runs(one)) for one in self.loaded]
+        roles = self._roles(made.verdicts)
+        found = acknowledging_all(
+            [
+                *found_rows(audited),
+                *sequence_gap_findings(gaps, self.metadata, self.leadership),
+                *set_aside_findings(self.topic, self.partition, self._all_logs()),
+            ],
+            self.cluster.acknowledged,
+            gaps,
+        )
+        # after all that may read files again
+        errors = with_known_copies(self._input_errors(), damaged, self.leadership.leader_id)
         return AuditedPartition(
             cluster_id=self.known.cluster_id,
-            replica_logs=[replica_rows.log_row(one, healed, ran=self._runs(one)) for one in self.loaded],
+            replica_logs=logs,
             segment_epochs=[
                 found for broker, one in self.known.segments for found in replica_rows.segment_rows(broker, one, self.topic, self.partition)
             ],
@@ -176,7 +193,7 @@ class PartitionAudit:
             replica_verdicts=made.verdicts,
             what_if_rules=made.rules,
             what_if_leaders=choices,
-            replica_roles=self._roles(made.verdicts),
+            replica_roles=roles,
             future_replicas=list(future_rows(self.loaded, self.context, self.cluster.moves)),
             leader_epochs=list(leader_epoch_rows(self.metadata, leads, list(self.replicas.values()))),
             consumer_impacts=list(
@@ -193,20 +210,36 @@ class PartitionAudit:
             logged_incidents=incidents,
             sequence_gaps=gaps,
             open_transactions=audited.open_transactions or (),
-            found=acknowledging_all(
-                [
-                    *found_rows(audited),
-                    *sequence_gap_findings(gaps, self.metadata, self.leadership),
-                    *set_aside_findings(self.topic, self.partition, self._all_logs()),
-                ],
-                self.cluster.acknowledged,
-                gaps,
-            ),
+            replica_starts=self._starts(made.verdicts, logs, roles, choices, found, errors),
+            found=found,
             checked=[checked_row(audited)],
-            input_errors=with_known_copies(
-                self._input_errors(), damaged, self.leadership.leader_id
-            ),  # last: the others may read files again
+            input_errors=errors,
         )
+
+    def _starts(
+        self,
+        verdicts: list[ReplicaVerdict],
+        logs: list[ReplicaLog],
+        roles: list[ReplicaRole],
+        choices: list[WhatIfLeader],
+        found: list[FoundFinding],
+        errors: Sequence[ReportedProblem],
+    ) -> list[ReplicaStart]:
+        """What the start of each broker does to its replica; not of the metadata log, whose replicas nothing compares."""
+        if self.topic == METADATA_TOPIC:
+            return []
+        rows = AuditedRows(
+            topic=self.topic,
+            partition=self.partition,
+            verdicts=verdicts,
+            logs=logs,
+            roles=roles,
+            choices=choices,
+            found=found,
+            problems=errors,
+            recovered={broker: cut for broker in self.compared if (cut := recovery_takes(broker, self.compared, self.replicas))},
+        )
+        return replica_starts(rows)
 
     def _is_unknown(self, broker: int) -> bool:
         """Whether the metadata names the cluster's brokers, and neither there nor for this partition this one."""

@@ -42,6 +42,7 @@ from replica_audit.past.earlier_runs import earlier_runs, refuse_damaged
 from replica_audit.past.missing_input import MissingInput, PresentCluster, missing_input, without_acknowledged
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
+from replica_audit.past.starts import broker_starts, open_outcomes
 from replica_audit.pipeline.request import AuditRequest
 from replica_audit.pipeline.run_rows import RunRows
 from replica_audit.progress import Progress, Stage, TellsEvent
@@ -50,7 +51,8 @@ from replica_audit.report.facts.exit_code import exit_code
 from replica_audit.report.facts.run_report import Report
 from replica_audit.report.facts.worst_first import by_verdict, labels
 from replica_audit.report.text import first_findings
-from replica_audit.rows import AUDIT_RUNS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, REPLICA_LOGS
+from replica_audit.rows import AUDIT_RUNS, BROKER_STARTS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, REPLICA_LOGS
+from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.outcomes import WrittenFile
 from replica_audit.rows.runs import NO_CLUSTER, AuditRun
 from replica_audit.storage.inputs.first_look import refuse_useless
@@ -204,6 +206,10 @@ class _Audit:
             self.progress.say(f"missing from the input: {lacked} of {one.cluster_id}, which run {_last_seen(one)} read")
         return missing
 
+    def _missing_brokers(self) -> dict[str, tuple[int, ...]]:
+        """By cluster the brokers that an earlier run read and this input lacks; of a whole cluster that is missing all that were known."""
+        return {one.cluster_id: tuple(one.last.broker_ids or () if one.broker_ids is None else one.broker_ids) for one in self.missing}
+
     def _tasks_for(self, files: int) -> int:
         return min(self.request.settings.parallelism or 4 * self.spark.sparkContext.defaultParallelism, max(1, files))
 
@@ -215,8 +221,12 @@ class _Audit:
 
     def _conclude(self, found: Tally, held: Hold) -> None:
         """Write the run down as complete."""
+        starts = broker_starts(self.warehouse.tables, self.request.run_id, self._missing_brokers())
+        rows = self.warehouse.frame(BROKER_STARTS, [as_dict(row) for row in starts])
+        self.warehouse.write_all([(BROKER_STARTS, rows)], self.request.run_id, replace=held.replaces, fence=held.attempt.fence)
         code = exit_code(
             *map(totals, (found.severities, found.verdicts, found.acknowledged)),
+            starts=open_outcomes(self.warehouse.tables, self.request.run_id),
             doubts=doubts_of(self.warehouse.tables, self.request.run_id),
             records_unread=found.records_unread.total(),
             fail_on=self.request.settings.fail_on,
@@ -228,6 +238,7 @@ class _Audit:
         counted = Counter(problems["cluster_id"].to_pylist())
         sizes = totals(found.rows)
         table_rows = {table.name: sizes[table.name] for table in OF_PARTITIONS} | {INPUT_ERRORS.name: len(problems)}
+        table_rows[BROKER_STARTS.name] = len(starts)
         table_rows[FINDINGS.name] = written.count(FINDINGS.name, run_id=self.request.run_id) or 0
         attempt = held.complete()
         finished_at = attempt.started_at + timedelta(seconds=round(self.progress.seconds, 1))

@@ -19,6 +19,7 @@ from replica_audit.rows.replicas import (
 )
 from replica_audit.rows.runs import AUDIT_RUNS, INPUT_ERRORS
 from replica_audit.rows.sequence_gaps import SEQUENCE_GAPS
+from replica_audit.rows.starts import BROKER_STARTS, REPLICA_STARTS
 from replica_audit.rows.transactions import OPEN_TRANSACTIONS
 from replica_audit.rows.what_if import WHAT_IF_LEADERS, WHAT_IF_RULES
 
@@ -43,8 +44,9 @@ OF_PARTITIONS: tuple[Table, ...] = (
     COMPACTION_DIFFERENCES,
     RECORD_DIFFERENCES,
     OPEN_TRANSACTIONS,
+    REPLICA_STARTS,
 )
-TABLES: tuple[Table, ...] = (AUDIT_RUNS, INPUT_ERRORS, *OF_PARTITIONS, FINDINGS)
+TABLES: tuple[Table, ...] = (AUDIT_RUNS, BROKER_STARTS, INPUT_ERRORS, *OF_PARTITIONS, FINDINGS)
 # an older version's: nothing reads or writes it, and `maintain` goes on removing the rows of runs that go
 FORMER_TABLES: tuple[Table, ...] = (Table(name="partition_fingerprints", grain="one row per partition", columns=(), constraints={}),)
 # the tables whose rows are counted before they are visible
@@ -52,6 +54,7 @@ COUNTED: tuple[Table, ...] = (*OF_PARTITIONS, INPUT_ERRORS)
 
 __all__ = [
     "AUDIT_RUNS",
+    "BROKER_STARTS",
     "COMPACTION_DIFFERENCES",
     "CONSUMER_IMPACTS",
     "CONTENT_WINDOWS",
@@ -70,6 +73,7 @@ __all__ = [
     "RECORD_DIFFERENCES",
     "REPLICA_LOGS",
     "REPLICA_ROLES",
+    "REPLICA_STARTS",
     "REPLICA_VERDICTS",
     "SEGMENT_EPOCHS",
     "SEQUENCE_GAPS",

@@ -15,6 +15,7 @@ from replica_audit.rows.record_differences import RecordDifference
 from replica_audit.rows.replicas import ContentWindow, EpochStartOffset, FutureReplica, ReplicaLog, ReplicaRole, SegmentEpoch
 from replica_audit.rows.runs import ReportedProblem
 from replica_audit.rows.sequence_gaps import MissingSequences
+from replica_audit.rows.starts import ReplicaStart
 from replica_audit.rows.transactions import OpenTransactionRow
 from replica_audit.rows.what_if import WhatIfLeader, WhatIfRule
 
@@ -44,6 +45,7 @@ class AuditedPartition:
     compaction_differences: Sequence[CompactionDifference] = ()
     record_differences: Sequence[RecordDifference] = ()
     open_transactions: Sequence[OpenTransactionRow] = ()
+    replica_starts: Sequence[ReplicaStart] = ()
     input_errors: Sequence[ReportedProblem] = ()
     found: Sequence[FoundFinding] = ()
     checked: Sequence[CheckedPartition] = ()

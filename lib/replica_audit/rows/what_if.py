@@ -21,7 +21,10 @@ from replica_audit.rows.columns import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerCut:
-    """What a replica does when it follows a candidate: offsets as in `replica_verdicts`, null where it is not cut or that is not known."""
+    """What a replica does when it follows a candidate: offsets as in `replica_verdicts`, null where it is not cut or that is not known.
+
+    `lost_offsets` and `lost_records` are null also where an older version wrote the row.
+    """
 
     broker_id: Int
     truncation_offset: Bigint | None
@@ -33,6 +36,8 @@ class FollowerCut:
     removed_committed: Bigint | None
     catches_up: bool
     still_diverged: bool
+    lost_offsets: Bigint | None = None
+    lost_records: Bigint | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from replica_audit.partition.pairs.commits import removed_committed
-from replica_audit.partition.pairs.pair import Measured, removed
+from replica_audit.partition.pairs.pair import Measured, lost, removed
+from replica_audit.partition.pairs.sides import Side
 from replica_audit.protocol.comparison.candidates import never_begins
 from replica_audit.protocol.comparison.pair import catches_up
 from replica_audit.protocol.verdict.verdict import judge
 from replica_audit.rows.what_if import FollowerCut
 
 
-def follower_cuts(measured: Sequence[Measured]) -> tuple[FollowerCut, ...]:
+def follower_cuts(followers: Sequence[tuple[Side, Measured]]) -> tuple[FollowerCut, ...]:
     """One value for each follower that was measured, by broker."""
-    return tuple(sorted(map(_cut, measured), key=lambda one: one.broker_id))
+    return tuple(sorted((_cut(*one) for one in followers), key=lambda one: one.broker_id))
 
 
-def _cut(measured: Measured) -> FollowerCut:
+def _cut(follower: Side, measured: Measured) -> FollowerCut:
     comparison = measured.comparison
     effect = comparison.effect
     offsets, records, size = removed(measured)
+    lost_offsets, lost_records, _lost_size = lost(follower, measured)
     return FollowerCut(
         broker_id=comparison.follower.broker_id,
         truncation_offset=effect.truncation.truncation_offset,
@@ -32,4 +34,6 @@ def _cut(measured: Measured) -> FollowerCut:
         removed_committed=sum(one.offsets for one in removed_committed(comparison, judge(comparison))),
         catches_up=not never_begins(effect) and catches_up(comparison.leader, effect),
         still_diverged=comparison.still_diverged and not never_begins(effect),
+        lost_offsets=lost_offsets,
+        lost_records=lost_records,
     )

@@ -156,8 +156,8 @@ def _doubted(ids_in_doubt: TopicIdsInDoubt | None) -> Iterator[str]:
 
 def _candidate(
     side: Side, sides: Sequence[Side], new_epoch: int, make_pair: MakePair, *, leads: bool, missing: int
-) -> tuple[Candidate, list[Measured]]:
-    """The candidate, and each follower that can be read as measured against it."""
+) -> tuple[Candidate, list[tuple[Side, Measured]]]:
+    """The candidate, and each follower that can be read with what was measured of it."""
     led = side if leads else replace(side, replica=with_new_epoch(side.replica, new_epoch))
     others = [other for other in sides if other is not side]
     followers = [] if side.replica.unreadable else [other for other in others if not other.replica.unreadable]
@@ -186,7 +186,7 @@ def _candidate(
     effects = [(found.comparison.effect, found.comparison.still_diverged) for found in measured]
     refused = sum(not catches_up(led.replica, effect) and not never_begins(effect) for effect, _ in effects)
     cost = Cost.of(losses, _counted(committed, kept), effects, refused)
-    return Candidate.of(side.replica, cost, is_leader=leads, unread=unread), measured
+    return Candidate.of(side.replica, cost, is_leader=leads, unread=unread), list(zip(followers, measured, strict=True))
 
 
 def _other_topic(leader: Side, follower: Side) -> str | None:

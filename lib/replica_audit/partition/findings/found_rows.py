@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from replica_audit.partition.findings.audited import MOST_NESTED, NOBODY, Audited, of_verdict
@@ -12,6 +12,7 @@ from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.replicas.copied_at import copied_at_ms
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.comparison.holes import missing_everywhere
+from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.transactions.open_transactions import hanging_sentence, marker_missing_sentence
 from replica_audit.protocol.verdict.partition_findings import (
     FindingAbout,
@@ -81,13 +82,18 @@ def _of_followers(audited: Audited) -> Iterator[FoundFinding]:
     yield from _outside_isr(audited)
 
 
+def recovery_takes(broker: int, compared: Mapping[int, Loaded], replicas: Mapping[int, Replica]) -> tuple[int, int] | None:
+    """The batches, as offsets [first, end), that log recovery takes of a replica and no other one will hold; None if there are none."""
+    log = compared[broker].log
+    cut = log.cut_batches if log is not None else None
+    held = (one.log.log_end_offset for other, one in replicas.items() if other != broker)
+    return None if cut is None or max(held, default=0) >= cut[1] else cut[:2]
+
+
 def _recovery_cuts(audited: Audited, leader: Loaded) -> str | None:
-    """What log recovery takes away of the leader's log that no other replica will hold; None if nothing."""
-    cut = leader.log.cut_batches if leader.log is not None else None
-    held = (one.log.log_end_offset for broker, one in audited.replicas.items() if broker != leader.broker_id)
-    if leader.log is None or cut is None or max(held, default=0) >= cut[1]:
-        return None
-    return recovery_cuts_batches(leader.log.recovery_cut, cut[0], cut[1])
+    """What log recovery takes away of the leader's log that no other replica will hold, in words; None if nothing."""
+    cut = recovery_takes(leader.broker_id, audited.compared, audited.replicas)
+    return None if cut is None or leader.log is None else recovery_cuts_batches(leader.log.recovery_cut, *cut)
 
 
 def _of_leader(audited: Audited) -> Iterator[FoundFinding]:

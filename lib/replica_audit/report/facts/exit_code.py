@@ -8,7 +8,9 @@ from types import MappingProxyType
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.doubts import NO_DOUBTS, Doubts
 from replica_audit.report.facts.worst_first import SEVERITIES
+from replica_audit.rows.starts import StartOutcome
 
+_DANGERS = (StartOutcome.ORDER, StartOutcome.COPY_FIRST, StartOutcome.REPAIR_FIRST)
 _NOT_COMPARED = frozenset({str(Verdict.UNREADABLE), str(Verdict.INCONCLUSIVE)})
 
 
@@ -22,13 +24,16 @@ def exit_code(
     verdicts: Mapping[str, int],
     acknowledged: Mapping[str, int] = MappingProxyType({}),
     *,
+    starts: Mapping[str, int] = MappingProxyType({}),
     doubts: Doubts = NO_DOUBTS,
     records_unread: int = 0,
     fail_on: str,
     has_replicas: bool,
     all_inputs_read: bool,
 ) -> int:
-    """0 nothing found, 1 findings at or above `fail_on`, 2 nothing readable, 3 none of these but something not read, compared or known.
+    """0 every broker may be started, 1 findings at or above `fail_on` or a start that costs something, 2 nothing readable, 3 not known.
+
+    Not known: none of these, but something not read, compared or known.
 
     What is acknowledged counts for none of them; what persists does, for nothing about it is mended.
 
@@ -36,6 +41,7 @@ def exit_code(
         severities: how many findings of the run, new or persisting, have each, without those that are acknowledged.
         verdicts: how many followers have each.
         acknowledged: how many acknowledged findings of the run have each code.
+        starts: how many replicas have each outcome of their brokers' starts, without those that are acknowledged.
         doubts: what of the input was not read whole, and which clean verdicts rest on a guess.
         records_unread: how many clean followers have records that were to be compared, and could not be.
         fail_on: the lowest severity that counts.
@@ -45,8 +51,9 @@ def exit_code(
     if not has_replicas:
         return 2
     loud = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
-    if any(severities.get(severity) for severity in loud):
+    if any(severities.get(severity) for severity in loud) or any(starts.get(outcome) for outcome in _DANGERS):
         return 1
     is_doubtful = verdicts.get(str(Verdict.INCONCLUSIVE), 0) > acknowledged.get(str(Verdict.INCONCLUSIVE), 0)
     is_doubtful = is_doubtful or records_unread > 0 or bool(doubts)
+    is_doubtful = is_doubtful or bool(starts.get(StartOutcome.UNKNOWN))
     return 0 if all_inputs_read and compared_followers(verdicts) and not is_doubtful else 3

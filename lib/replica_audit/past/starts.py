@@ -1,0 +1,138 @@
+"""What a run's replicas say of their brokers' starts, broker by broker: counted as columns, for there is a row for each replica."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from replica_audit.model.problem_codes import NOT_READ_WHOLE
+from replica_audit.protocol.verdict.partition_findings import ElectionType
+from replica_audit.rows import INPUT_ERRORS, REPLICA_LOGS, REPLICA_STARTS, Table
+from replica_audit.rows.arrow import nullable_columns
+from replica_audit.rows.starts import OUTCOME_OF, BrokerStart, StartBecause, StartOutcome
+from replica_audit.storage.warehouse.arrow_tables import ArrowTables
+
+_NAMED = 3  # partitions of a broker
+_OF_LOGS = frozenset({"server-log-of-another-broker", "line-cut", "unusable-log"})  # what a start does, they do not decide
+_LOSSES = ("lost_offsets", "lost_records", "lost_committed")
+Broker = tuple[str, int]  # cluster id, broker id
+
+
+def broker_starts(tables: ArrowTables, run_id: str, missing: Mapping[str, Collection[int]] | None = None) -> list[BrokerStart]:
+    """A row for each broker that holds replicas, or should, in the order of cluster and id.
+
+    Args:
+        tables: those of the run's partitions, and the problems of its input, are there.
+        run_id: of the run.
+        missing: by cluster, brokers that an earlier run read and the input lacks.
+
+    Raises:
+        UsageError: a table cannot be read.
+    """
+    starts = _read(tables, REPLICA_STARTS, [name for name in REPLICA_STARTS.names if name != "run_id"], run_id)
+    logs = _held(tables, run_id)
+    unread = _unread(tables, run_id)
+    outcomes, because = _outcomes(starts), _because(starts)
+    lacking = {(cluster, broker) for cluster, brokers in (missing or {}).items() for broker in brokers}
+    brokers = {*logs, *outcomes, *lacking}
+    return [
+        _row(run_id, broker, starts, logs.get(broker, (0, None)), outcomes[broker], because[broker], unread[broker], broker in lacking)
+        for broker in sorted(brokers)
+    ]
+
+
+def open_outcomes(tables: ArrowTables, run_id: str) -> Counter[str]:
+    """How many replicas have each outcome, without those of which what was found is acknowledged: for the exit code of the run."""
+    found = _read(tables, REPLICA_STARTS, ["outcome", "is_acknowledged"], run_id)
+    is_open: Any = pc.invert(found["is_acknowledged"])
+    return Counter(map(str, found.filter(is_open)["outcome"].to_pylist()))
+
+
+def _read(tables: ArrowTables, table: Table, names: list[str], run_id: str, where: ds.Expression | None = None) -> pa.Table:
+    return tables.columns(table.name, nullable_columns(table, names), where, run_id=run_id)
+
+
+def _held(tables: ArrowTables, run_id: str) -> dict[Broker, tuple[int, bool | None]]:
+    """How many replicas each broker holds, and whether it ran."""
+    names = ["cluster_id", "broker_id", "broker_ran"]
+    rows = _read(tables, REPLICA_LOGS, names, run_id, ds.field("state") == "current").group_by(names).aggregate([([], "count_all")])
+    held: Counter[Broker] = Counter()
+    ran: defaultdict[Broker, set[bool | None]] = defaultdict(set)
+    for row in rows.to_pylist():
+        broker = row["cluster_id"], row["broker_id"]
+        held[broker] += row["count_all"]
+        ran[broker].add(row["broker_ran"])
+    return {broker: (count, True if True in ran[broker] else False if ran[broker] == {False} else None) for broker, count in held.items()}
+
+
+def _unread(tables: ArrowTables, run_id: str) -> Counter[Broker]:
+    is_unread = ds.field("code").isin(sorted(NOT_READ_WHOLE - _OF_LOGS)) & ds.field("broker_id").is_valid()
+    rows = _read(tables, INPUT_ERRORS, ["cluster_id", "broker_id"], run_id, is_unread)
+    return Counter((row["cluster_id"], row["broker_id"]) for row in rows.to_pylist())
+
+
+def _outcomes(starts: pa.Table) -> defaultdict[Broker, Counter[str]]:
+    return _counts(starts, "outcome")
+
+
+def _because(starts: pa.Table) -> defaultdict[Broker, Counter[str]]:
+    """How many replicas of each broker have each reason; a replica may have several."""
+    places = pc.list_parent_indices(starts["because"])
+    each = starts.select(["cluster_id", "broker_id"]).take(places)
+    return _counts(each.append_column("because", pc.list_flatten(starts["because"])), "because")
+
+
+def _counts(rows: pa.Table, name: str) -> defaultdict[Broker, Counter[str]]:
+    found: defaultdict[Broker, Counter[str]] = defaultdict(Counter)
+    for row in rows.group_by(["cluster_id", "broker_id", name]).aggregate([([], "count_all")]).to_pylist():
+        found[row["cluster_id"], row["broker_id"]][row[name]] += row["count_all"]
+    return found
+
+
+def _row(
+    run_id: str,
+    broker: Broker,
+    starts: pa.Table,
+    held: tuple[int, bool | None],
+    outcomes: Counter[str],
+    because: Counter[str],
+    unread: int,
+    is_lacking: bool,
+) -> BrokerStart:
+    own = starts.filter((pc.field("cluster_id") == broker[0]) & (pc.field("broker_id") == broker[1]))
+    missing = because[StartBecause.MISSING]
+    if is_lacking:
+        because = because + Counter({str(StartBecause.MISSING): 1})
+    if unread:
+        because = because + Counter({str(StartBecause.NOT_READ): unread})
+    outcome = max((OUTCOME_OF[StartBecause(one)] for one in because), key=list(StartOutcome).index, default=StartOutcome.SAFE)
+    is_it = pc.field("outcome") == str(outcome)
+    worst = own.filter(is_it).sort_by([("topic", "ascending"), ("partition", "ascending")]).slice(0, _NAMED)
+    gives_way: Any = pc.equal(pc.list_flatten(own["because"]), pa.scalar(str(StartBecause.OTHER_LOSES_LESS)))
+    waits = own["leader_id"].take(pc.list_parent_indices(own["because"]).filter(gives_way)).to_pylist()
+    is_cut = own.filter(pc.field("lost_offsets").is_null() | pc.field("lost_records").is_null())
+    elections = Counter(own["election"].drop_null().to_pylist())
+    replicas = held[0] + missing
+    return BrokerStart(
+        run_id=run_id,
+        cluster_id=broker[0],
+        broker_id=broker[1],
+        runs=held[1],
+        outcome=str(outcome),
+        replicas=replicas,
+        outcomes={str(StartOutcome.SAFE): replicas - outcomes.total() + outcomes[StartOutcome.SAFE]}
+        | {name: count for name, count in sorted(outcomes.items()) if name != StartOutcome.SAFE},
+        because=dict(sorted(because.items())),
+        partitions=tuple(f"{row['topic']}-{row['partition']}" for row in worst.to_pylist()) if outcome is not StartOutcome.SAFE else (),
+        **{name: pc.sum(own[name]).as_py() or 0 for name in _LOSSES},
+        lost_unknown=len(is_cut),
+        waits_for=tuple(sorted({leader for leader in waits if leader is not None})),
+        leads=elections.total(),
+        leads_uncleanly=elections[ElectionType.UNCLEAN],
+        unread=unread,
+    )

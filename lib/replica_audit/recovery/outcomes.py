@@ -1,0 +1,253 @@
+"""What happens to each replica of a partition when its broker starts, decided once, from the rows that the audit has of the partition.
+
+The replays behind the rows are those of `protocol`: what a follower truncates is in its verdict, under each leader that could be elected in
+`what_if_leaders`. A member of the ISR, or of the ELR where that is empty, leads as soon as its broker runs if nobody does
+(PartitionChangeBuilder); any replica does where the topic allows unclean elections. For a broker that runs the same is said of a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from replica_audit.model.problem_codes import NOT_READ_WHOLE
+from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
+from replica_audit.protocol.verdict.acknowledgement import AckState
+from replica_audit.protocol.verdict.partition_findings import ElectionType, PartitionCode
+from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.rows.codes import Cause
+from replica_audit.rows.findings import FoundFinding
+from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.replicas import ReplicaLog, ReplicaRole
+from replica_audit.rows.runs import ReportedProblem
+from replica_audit.rows.starts import OUTCOME_OF, ReplicaStart, StartBecause, StartOutcome
+from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
+
+WORST = {outcome: rank for rank, outcome in enumerate(StartOutcome)}
+_OF_VERDICTS: Mapping[str, StartBecause] = {
+    Verdict.LOG_MATCHING_VIOLATION: StartBecause.STAYS_DIVERGED,
+    Verdict.CANNOT_REJOIN: StartBecause.CANNOT_FOLLOW,
+    Verdict.TRUNCATED_OTHERWISE: StartBecause.NOT_COMPARED,
+    Verdict.CONTENT_MISMATCH: StartBecause.OTHER_RECORDS,
+    Verdict.COMPACTION_DIFFERS: StartBecause.OTHER_RECORDS,
+    Verdict.INCONCLUSIVE: StartBecause.NOT_COMPARED,
+    Verdict.STALE_TOPIC_ID: StartBecause.BECOMES_STRAY,
+}
+_OF_FINDINGS: Mapping[str, StartBecause] = {
+    PartitionCode.TORN_AFTER_CLEAN_STOP: StartBecause.TORN_END,
+    PartitionCode.ENDS_BELOW_HIGH_WATERMARK: StartBecause.SHORT_COPY,
+    PartitionCode.FETCH_FAILS_FOREVER: StartBecause.CANNOT_FOLLOW,
+}
+_CLEAN = (Verdict.IDENTICAL, Verdict.LAGGING, Verdict.CONSISTENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedRows:
+    """The rows of one partition that decide about starts.
+
+    `choices`: of a partition without a leader. `recovered`: the batches, as offsets [first, end), that log recovery takes of a replica and
+    that no other one holds, by broker.
+    """
+
+    topic: str
+    partition: int
+    verdicts: Sequence[ReplicaVerdict] = ()
+    logs: Sequence[ReplicaLog] = ()
+    roles: Sequence[ReplicaRole] = ()
+    choices: Sequence[WhatIfLeader] = ()
+    found: Sequence[FoundFinding] = ()
+    problems: Sequence[ReportedProblem] = ()
+    recovered: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loss:
+    """What a start removes that its leader does not hold; None: not known."""
+
+    first_offset: int | None = None
+    offsets: int | None = 0
+    records: int | None = 0
+    committed: int | None = 0
+
+
+_NOTHING = _Loss()
+
+
+def replica_starts(rows: AuditedRows) -> list[ReplicaStart]:
+    """A row for each replica whose start is not plainly safe, and for each that is to lead where nobody does, by broker."""
+    offline = next((one for one in rows.found if one.code == PartitionCode.OFFLINE_PARTITION), None)
+    made = [_start(rows, broker, offline) for broker in _brokers(rows)]
+    return [one for one in made if one.outcome != StartOutcome.SAFE or one.election is not None]
+
+
+def _brokers(rows: AuditedRows) -> list[int]:
+    """Whoever holds a current log, or should."""
+    held = {one.broker_id for one in rows.logs if one.state == "current"}
+    assigned = {one.broker_id for one in rows.roles if one.position is not None}
+    stray = {one.broker_id for one in rows.found if one.code == PartitionCode.WILL_BECOME_STRAY}
+    followers = {one.follower_id for one in rows.verdicts}
+    return sorted(held | assigned | stray | followers)
+
+
+def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> ReplicaStart:
+    verdict = next((one for one in rows.verdicts if one.follower_id == broker), None)
+    found = [one for one in rows.found if one.broker_id == broker]
+    reasons = {*_of_log(rows, broker, verdict), *_of_findings(found)}
+    loss, leader_id, election = _NOTHING, _leader_of(rows, verdict), None
+    if offline is None:
+        reasons |= set(_under_leader(verdict))
+        loss = _cut(verdict) if verdict is not None and truncates_alone(verdict) else _NOTHING
+    else:
+        best = next((one for one in rows.choices if one.rank == 1), None)
+        leader_id = None if best is None else best.candidate_id
+        led = _without_leader(rows, broker, best, offline)
+        reasons |= set(led.reasons)
+        loss, election = led.loss, led.election
+    if broker in rows.recovered and any(one.code == Verdict.UNREADABLE for one in found):
+        reasons = reasons - {StartBecause.DOES_NOT_LOAD, StartBecause.LEADER_DAMAGED} | {StartBecause.RECOVERY_TRUNCATES}
+        cut, end = rows.recovered[broker]
+        loss = _Loss(first_offset=cut, offsets=end - cut, records=None, committed=None)
+    alone = sum(log.held_alone_offsets for one in found if one.code == PartitionCode.WILL_BECOME_STRAY for log in one.set_aside or ())
+    if StartBecause.BECOMES_STRAY in reasons and alone:
+        reasons.add(StartBecause.SETS_ASIDE)
+        loss = _Loss(first_offset=None, offsets=alone, records=None, committed=None)
+    ordered = sorted(reasons, key=lambda one: (-WORST[OUTCOME_OF[one]], one))
+    outcome = OUTCOME_OF[ordered[0]] if ordered else StartOutcome.SAFE
+    return ReplicaStart(
+        topic=rows.topic,
+        partition=rows.partition,
+        broker_id=broker,
+        outcome=str(outcome),
+        because=tuple(map(str, ordered)),
+        leader_id=leader_id,
+        election=election,
+        first_offset=loss.first_offset,
+        lost_offsets=loss.offsets,
+        lost_records=loss.records,
+        lost_committed=loss.committed,
+        is_acknowledged=_is_acknowledged(found),
+    )
+
+
+def _leader_of(rows: AuditedRows, verdict: ReplicaVerdict | None) -> int | None:
+    known = verdict.leader_id if verdict is not None else next((one.leader_id for one in rows.roles), -1)
+    return known if known >= 0 else None
+
+
+def _is_acknowledged(found: Collection[FoundFinding]) -> bool:
+    """Whether everything that was found of a replica is acknowledged."""
+    loud = [one for one in found if one.severity != Severity.NONE]
+    return bool(loud) and all(one.acknowledgement is not None and one.acknowledgement.state == AckState.ACKNOWLEDGED for one in loud)
+
+
+def _of_log(rows: AuditedRows, broker: int, verdict: ReplicaVerdict | None) -> Iterator[StartBecause]:
+    """What the replica's own directory says: whether it is there, and loads."""
+    log = next((one for one in rows.logs if one.broker_id == broker and one.state == "current"), None)
+    if log is None and (verdict is None or verdict.verdict == Verdict.INCONCLUSIVE):
+        yield StartBecause.MISSING
+    is_unreadable = log is not None and log.unreadable_reason is not None
+    if is_unreadable or (verdict is not None and verdict.verdict == Verdict.UNREADABLE):
+        is_read = not any(one.broker_id == broker and one.code in NOT_READ_WHOLE for one in rows.problems)
+        yield StartBecause.DOES_NOT_LOAD if is_read else StartBecause.NOT_READ
+
+
+def _of_findings(found: Collection[FoundFinding]) -> Iterator[StartBecause]:
+    for one in found:
+        if one.code in _OF_FINDINGS:
+            yield _OF_FINDINGS[one.code]
+        elif one.code == PartitionCode.WILL_BECOME_STRAY:
+            yield StartBecause.BECOMES_STRAY if one.is_certain else StartBecause.MAY_BECOME_STRAY
+        elif one.code == Verdict.UNREADABLE and one.about == "leader":
+            yield StartBecause.LEADER_DAMAGED
+
+
+def _under_leader(verdict: ReplicaVerdict | None) -> Iterator[StartBecause]:
+    """What a follower does where somebody leads."""
+    if verdict is None:
+        return
+    if verdict.verdict in _OF_VERDICTS and not is_emptied(verdict):
+        yield _OF_VERDICTS[verdict.verdict]
+    is_guess = verdict.leader_source == INFERRED and verdict.inferred_because != InferredBecause.NO_LEADER
+    if is_guess and verdict.verdict not in (Verdict.IDENTICAL, Verdict.INCONCLUSIVE):
+        yield StartBecause.LEADER_GUESSED
+    if verdict.keys_may_differ:
+        yield StartBecause.NOT_COMPARED
+    if truncates_alone(verdict):
+        yield StartBecause.TRUNCATES
+
+
+def is_emptied(verdict: ReplicaVerdict) -> bool:
+    """Whether a follower has no offset in common with its leader, and gives its whole log up."""
+    return verdict.cause == Cause.NO_COMMON_RANGE and verdict.restart_offset is not None
+
+
+def truncates_alone(verdict: ReplicaVerdict) -> bool:
+    """Whether a follower truncates records that are still on its disk, and that its leader does not hold, or may not."""
+    is_cut = verdict.truncation_offset is not None or verdict.restart_offset is not None
+    differs = verdict.divergence_offset is not None or verdict.verdict in (Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS)
+    is_compared = verdict.verdict not in (Verdict.INCONCLUSIVE, *_CLEAN)
+    return (is_emptied(verdict) or (is_cut and differs and is_compared)) and not verdict.already_truncated and verdict.lost_offsets != 0
+
+
+def _cut(verdict: ReplicaVerdict) -> _Loss:
+    return _Loss(
+        first_offset=verdict.truncation_offset if verdict.restart_offset is None else None,
+        offsets=verdict.lost_offsets,
+        records=verdict.lost_records,
+        committed=verdict.removed_committed,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Led:
+    """A replica of a partition that nobody leads: why its start is not safe, what it loses, and how it is to be elected itself."""
+
+    reasons: tuple[StartBecause, ...] = ()
+    loss: _Loss = _NOTHING
+    election: str | None = None
+
+
+def _without_leader(rows: AuditedRows, broker: int, best: WhatIfLeader | None, offline: FoundFinding) -> _Led:
+    own = next((one for one in rows.choices if one.candidate_id == broker), None)
+    if not offline.cluster_stopped and (best is None or best.unread_replicas):
+        return _Led(reasons=(StartBecause.ELECTION_UNKNOWN,))
+    if best is None:
+        return _Led()
+    if broker == best.candidate_id:
+        # a broker that crashed leaves the ELR when it registers (ReplicationControlManager.handleBrokerUncleanShutdown)
+        is_clean = best.election == ElectionType.CLEAN and (best.in_isr or best.stopped_cleanly is not False)
+        return _Led(election=str(ElectionType.CLEAN if is_clean else ElectionType.UNCLEAN))
+    led = _following(next((one for one in best.follower_cuts or () if one.broker_id == broker), None))
+    if own is not None and own.rank is not None and leads_by_itself(rows.roles, offline, broker) and _price(own) > _price(best):
+        return _Led(reasons=(*led.reasons, StartBecause.OTHER_LOSES_LESS), loss=led.loss)
+    return led
+
+
+def leads_by_itself(roles: Sequence[ReplicaRole], offline: FoundFinding, broker: int) -> bool:
+    """Whether a replica of a partition without a leader leads as soon as its broker runs, wanted or not."""
+    if any(role.unclean_leader_election for role in roles):
+        return True
+    if offline.isr or offline.elr:
+        return broker in (offline.isr or offline.elr or ())
+    return broker == offline.last_leader_id
+
+
+def _price(choice: WhatIfLeader) -> tuple[int, int, int]:
+    return choice.lost_committed or 0, choice.lost_records or 0, choice.lost_offsets or 0
+
+
+def _following(cut: FollowerCut | None) -> _Led:
+    """What a replica does under the leader that is to be elected."""
+    if cut is None:
+        return _Led()
+    reasons = []
+    if cut.still_diverged:
+        reasons.append(StartBecause.STAYS_DIVERGED)
+    if not cut.catches_up:
+        reasons.append(StartBecause.CANNOT_FOLLOW)
+    is_cut = (cut.truncation_offset is not None or cut.restart_offset is not None) and cut.lost_offsets != 0
+    if not is_cut:
+        return _Led(reasons=tuple(reasons))
+    first = cut.truncation_offset if cut.restart_offset is None else None
+    loss = _Loss(first_offset=first, offsets=cut.lost_offsets, records=cut.lost_records, committed=cut.removed_committed)
+    return _Led(reasons=(*reasons, StartBecause.TRUNCATES), loss=loss)

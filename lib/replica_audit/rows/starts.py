@@ -1,0 +1,142 @@
+"""Tables of what happens when brokers start: a row for each replica with something at stake, and one for each broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from replica_audit.rows.columns import BY_PARTITION, PARTITION_CHECK, Bigint, Broker, Int, PartitionNumber, RunKeys, Topic, table
+
+
+class StartOutcome(StrEnum):
+    """What starting a broker does, from harmless to not known: a broker's is the last one that one of its replicas has."""
+
+    SAFE = "safe"
+    ORDER = "order"
+    COPY_FIRST = "copy-first"
+    REPAIR_FIRST = "repair-first"
+    UNKNOWN = "unknown"
+
+
+class StartBecause(StrEnum):
+    """Why a start is not safe."""
+
+    # order
+    OTHER_LOSES_LESS = "another-leader-loses-less"
+    # copy-first
+    TRUNCATES = "truncates"
+    RECOVERY_TRUNCATES = "recovery-truncates"
+    SETS_ASIDE = "sets-aside-the-only-copy"
+    # repair-first
+    TORN_END = "torn-end"
+    DOES_NOT_LOAD = "does-not-load"
+    BECOMES_STRAY = "becomes-stray"
+    CANNOT_FOLLOW = "cannot-follow"
+    STAYS_DIVERGED = "stays-diverged"
+    OTHER_RECORDS = "other-records-than-the-leader"
+    # unknown
+    NOT_COMPARED = "not-compared"
+    NOT_READ = "not-read"
+    SHORT_COPY = "short-copy"
+    LEADER_GUESSED = "leader-guessed"
+    LEADER_DAMAGED = "leader-damaged"
+    MAY_BECOME_STRAY = "may-become-stray"
+    ELECTION_UNKNOWN = "election-unknown"
+    MISSING = "missing-from-the-input"
+
+
+OUTCOME_OF: Mapping[StartBecause, StartOutcome] = {
+    StartBecause.OTHER_LOSES_LESS: StartOutcome.ORDER,
+    StartBecause.TRUNCATES: StartOutcome.COPY_FIRST,
+    StartBecause.RECOVERY_TRUNCATES: StartOutcome.COPY_FIRST,
+    StartBecause.SETS_ASIDE: StartOutcome.COPY_FIRST,
+    StartBecause.TORN_END: StartOutcome.REPAIR_FIRST,
+    StartBecause.DOES_NOT_LOAD: StartOutcome.REPAIR_FIRST,
+    StartBecause.BECOMES_STRAY: StartOutcome.REPAIR_FIRST,
+    StartBecause.CANNOT_FOLLOW: StartOutcome.REPAIR_FIRST,
+    StartBecause.STAYS_DIVERGED: StartOutcome.REPAIR_FIRST,
+    StartBecause.OTHER_RECORDS: StartOutcome.REPAIR_FIRST,
+    StartBecause.NOT_COMPARED: StartOutcome.UNKNOWN,
+    StartBecause.NOT_READ: StartOutcome.UNKNOWN,
+    StartBecause.SHORT_COPY: StartOutcome.UNKNOWN,
+    StartBecause.LEADER_GUESSED: StartOutcome.UNKNOWN,
+    StartBecause.LEADER_DAMAGED: StartOutcome.UNKNOWN,
+    StartBecause.MAY_BECOME_STRAY: StartOutcome.UNKNOWN,
+    StartBecause.ELECTION_UNKNOWN: StartOutcome.UNKNOWN,
+    StartBecause.MISSING: StartOutcome.UNKNOWN,
+}
+"""What each reason makes of a start."""
+
+Outcome = Annotated[
+    str,
+    "safe: it removes nothing that nobody else holds; order: safe once another broker leads; copy-first: it removes records that no "
+    "running replica holds; repair-first: a log does not load, is set aside, or its replica never follows again; unknown: something that "
+    "decides it is not in the input, could not be read, or is a guess",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaStart:
+    """What the start of a broker does to one replica that it holds."""
+
+    topic: Topic
+    partition: PartitionNumber
+    broker_id: Broker
+    outcome: Outcome
+    because: Annotated[
+        tuple[str, ...],
+        "every reason, the worst first: another-leader-loses-less (order); truncates, recovery-truncates, sets-aside-the-only-copy "
+        "(copy-first); torn-end, does-not-load, becomes-stray, cannot-follow, stays-diverged, other-records-than-the-leader "
+        "(repair-first); not-compared, not-read, short-copy, leader-guessed, leader-damaged, may-become-stray, election-unknown, "
+        "missing-from-the-input (unknown)",
+    ]
+    leader_id: Annotated[Int | None, "who leads, or has to lead, when it starts; null: not known"]
+    election: Annotated[str | None, "of a partition that nobody leads and this broker is to lead: clean or unclean; null: it is not"]
+    first_offset: Annotated[Bigint | None, "where what the start removes begins; null: it removes nothing, or that is not known"]
+    lost_offsets: Annotated[Bigint | None, "offsets that it removes and its leader does not hold; null: not known"]
+    lost_records: Annotated[Bigint | None, "records in them; null: not known"]
+    lost_committed: Annotated[Bigint | None, "those offsets that are proven to have been committed; null: not known"]
+    is_acknowledged: Annotated[bool, "whether somebody has acknowledged what was found of the replica"]
+
+
+REPLICA_STARTS = table(
+    ReplicaStart,
+    name="replica_starts",
+    grain="one row per replica for which the start of its broker is not plainly safe, and per replica that is to lead where nobody does",
+    constraints={
+        **PARTITION_CHECK,
+        "known_outcome": "outcome IN ('safe', 'order', 'copy-first', 'repair-first', 'unknown')",
+    },
+    cluster_by=BY_PARTITION,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerStart(RunKeys):
+    """Whether a broker may be started, or restarted if it runs."""
+
+    broker_id: Annotated[Int, "the broker"]
+    runs: Annotated[bool | None, "whether it ran when its replicas were copied; null: unknown"]
+    outcome: Outcome
+    replicas: Annotated[Bigint, "replicas that it holds, or that are assigned to it"]
+    outcomes: Annotated[Mapping[str, Bigint], "how many of them have each outcome"]
+    because: Annotated[Mapping[str, Bigint], "how many of them have each reason, as in replica_starts"]
+    partitions: Annotated[tuple[str, ...], "the first three partitions with the outcome of the broker; of safe: none"]
+    lost_offsets: Annotated[Bigint, "offsets that its start removes and the leaders do not hold, as far as that is known"]
+    lost_records: Annotated[Bigint, "records in them, as far as that is known"]
+    lost_committed: Annotated[Bigint, "those offsets that are proven to have been committed"]
+    lost_unknown: Annotated[Bigint, "replicas that lose something of which it is not known how much"]
+    waits_for: Annotated[tuple[Int, ...], "brokers that have to lead before it starts"]
+    leads: Annotated[Bigint, "partitions that nobody leads, and that it is to lead"]
+    leads_uncleanly: Annotated[Bigint, "those of them for which it has to be elected uncleanly"]
+    unread: Annotated[Bigint, "problems of its folder that leave something unread"]
+
+
+BROKER_STARTS = table(
+    BrokerStart,
+    name="broker_starts",
+    grain="one row per broker that holds replicas, or should: whether it may be started",
+    constraints={"known_outcome": "outcome IN ('safe', 'order', 'copy-first', 'repair-first', 'unknown')"},
+)

@@ -1,0 +1,205 @@
+"""What each finding and verdict makes of a start."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replica_audit.config import Settings
+from replica_audit.local_run import triage
+from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
+from replica_audit.protocol.verdict.acknowledgement import AckState
+from replica_audit.protocol.verdict.partition_findings import PartitionCode
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.recovery.outcomes import AuditedRows, replica_starts
+from replica_audit.rows.codes import Cause
+from replica_audit.rows.findings import AcknowledgedBy, FoundFinding, SetAsideLog
+from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.replicas import ReplicaLog, ReplicaRole
+from replica_audit.rows.runs import ReportedProblem
+from replica_audit.rows.starts import OUTCOME_OF, ReplicaStart, StartBecause, StartOutcome
+from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
+from tests.recovery.blank_rows import row
+from tests.support import in_process
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+PLACE: dict[str, Any] = {"topic": "t", "partition": 0}
+LOGS = [row(ReplicaLog, **PLACE, broker_id=broker, state="current") for broker in (1, 2)]
+
+
+def verdict(code: str, **known: Any) -> ReplicaVerdict:
+    """Of follower 2 under leader 1."""
+    place = {**PLACE, "leader_id": 1, "follower_id": 2, "leader_source": "metadata-log", "already_truncated": False}
+    return row(ReplicaVerdict, **(place | {"verdict": code} | known))
+
+
+def finding(code: str, **known: Any) -> FoundFinding:
+    return row(FoundFinding, **({**PLACE, "code": code, "broker_id": 2, "severity": "error"} | known))
+
+
+def started(*, logs: list[ReplicaLog] | None = None, **rows: Any) -> dict[int, ReplicaStart]:
+    return {one.broker_id: one for one in replica_starts(AuditedRows(**PLACE, logs=LOGS if logs is None else logs, **rows))}
+
+
+def because(**rows: Any) -> tuple[str, ...]:
+    return started(**rows)[2].because
+
+
+@pytest.mark.parametrize("code", [Verdict.IDENTICAL, Verdict.LAGGING, Verdict.CONSISTENT, Verdict.EPOCH_TABLE_ONLY, Verdict.REBATCHED])
+def test_what_loses_nothing_is_safe(code: Verdict) -> None:
+    assert started(verdicts=[verdict(code)]) == {}
+
+
+def test_records_that_only_the_follower_holds_are_copied_first() -> None:
+    losing = {"truncation_offset": 10, "divergence_offset": 10, "lost_offsets": 5, "lost_records": 4, "removed_committed": 3}
+    (start,) = started(verdicts=[verdict(Verdict.COMMITTED_LOSS, **losing)]).values()
+    assert (start.outcome, start.because, start.first_offset) == (StartOutcome.COPY_FIRST, (StartBecause.TRUNCATES,), 10)
+    assert (start.lost_offsets, start.lost_records, start.lost_committed) == (5, 4, 3)
+    assert started(verdicts=[verdict(Verdict.COMMITTED_LOSS, **(losing | {"already_truncated": True}))]) == {}
+    assert started(verdicts=[verdict(Verdict.STALE_TAIL, **(losing | {"lost_offsets": 0}))]) == {}
+    unknown = started(verdicts=[verdict(Verdict.STALE_TAIL, **(losing | {"lost_offsets": None, "lost_records": None}))])[2]
+    assert (unknown.outcome, unknown.lost_records) == (StartOutcome.COPY_FIRST, None)
+
+
+def test_a_log_without_a_common_offset_is_given_up_as_a_whole() -> None:
+    gives_up = {"cause": Cause.NO_COMMON_RANGE, "restart_offset": 30, "lost_offsets": 12, "lost_records": 12}
+    assert because(verdicts=[verdict(Verdict.INCONCLUSIVE, **gives_up)]) == (StartBecause.TRUNCATES,)
+    assert because(verdicts=[verdict(Verdict.INCONCLUSIVE, cause=Cause.LEADER_COPIED_EARLIER)]) == (StartBecause.NOT_COMPARED,)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (Verdict.LOG_MATCHING_VIOLATION, StartBecause.STAYS_DIVERGED),
+        (Verdict.CANNOT_REJOIN, StartBecause.CANNOT_FOLLOW),
+        (Verdict.CONTENT_MISMATCH, StartBecause.OTHER_RECORDS),
+        (Verdict.COMPACTION_DIFFERS, StartBecause.OTHER_RECORDS),
+        (Verdict.INCONCLUSIVE, StartBecause.NOT_COMPARED),
+        (Verdict.UNREADABLE, StartBecause.DOES_NOT_LOAD),
+        (Verdict.STALE_TOPIC_ID, StartBecause.BECOMES_STRAY),
+    ],
+)
+def test_verdicts(code: Verdict, expected: StartBecause) -> None:
+    start = started(verdicts=[verdict(code)])[2]
+    assert (start.because, start.outcome) == ((expected,), OUTCOME_OF[expected])
+
+
+@pytest.mark.parametrize(
+    ("code", "known", "expected"),
+    [
+        (PartitionCode.TORN_AFTER_CLEAN_STOP, {}, StartBecause.TORN_END),
+        (PartitionCode.ENDS_BELOW_HIGH_WATERMARK, {}, StartBecause.SHORT_COPY),
+        (PartitionCode.FETCH_FAILS_FOREVER, {}, StartBecause.CANNOT_FOLLOW),
+        (PartitionCode.WILL_BECOME_STRAY, {"is_certain": True}, StartBecause.BECOMES_STRAY),
+        (PartitionCode.WILL_BECOME_STRAY, {"is_certain": False}, StartBecause.MAY_BECOME_STRAY),
+        (Verdict.UNREADABLE, {"about": "leader"}, StartBecause.LEADER_DAMAGED),
+    ],
+)
+def test_findings(code: str, known: dict[str, Any], expected: StartBecause) -> None:
+    start = started(verdicts=[verdict(Verdict.IDENTICAL)], found=[finding(code, **known)])[2]
+    assert (start.because, start.outcome) == ((expected,), OUTCOME_OF[expected])
+
+
+def test_the_only_copy_is_not_set_aside_uncopied() -> None:
+    alone = row(SetAsideLog, held_alone_offsets=7)
+    start = started(
+        verdicts=[verdict(Verdict.IDENTICAL)], found=[finding(PartitionCode.WILL_BECOME_STRAY, is_certain=True, set_aside=(alone,))]
+    )[2]
+    assert start.because == (StartBecause.BECOMES_STRAY, StartBecause.SETS_ASIDE)
+    assert (start.outcome, start.lost_offsets, start.lost_records) == (StartOutcome.REPAIR_FIRST, 7, None)
+
+
+def test_a_leader_that_is_a_guess_decides_nothing() -> None:
+    guessed = {"leader_source": INFERRED, "inferred_because": str(InferredBecause.NO_METADATA)}
+    assert because(verdicts=[verdict(Verdict.LAGGING, **guessed)]) == (StartBecause.LEADER_GUESSED,)
+    assert started(verdicts=[verdict(Verdict.IDENTICAL, **guessed)]) == {}
+
+
+def test_what_could_not_be_read_is_not_known_to_be_broken() -> None:
+    unread = row(ReportedProblem, broker_id=2, code="cannot-read")
+    assert because(verdicts=[verdict(Verdict.UNREADABLE)], problems=[unread]) == (StartBecause.NOT_READ,)
+
+
+def test_a_replica_that_the_input_lacks_is_not_known() -> None:
+    assigned = [row(ReplicaRole, **PLACE, broker_id=broker, position=broker) for broker in (1, 2)]
+    start = started(logs=LOGS[:1], roles=assigned, verdicts=[verdict(Verdict.INCONCLUSIVE, cause=Cause.NOT_COLLECTED)])[2]
+    assert start.because == (StartBecause.MISSING, StartBecause.NOT_COMPARED)
+
+
+def test_recovery_truncates_what_nobody_else_holds() -> None:
+    start = started(verdicts=[verdict(Verdict.UNREADABLE)], found=[finding(Verdict.UNREADABLE)], recovered={2: (8, 12)})[2]
+    assert (start.because, start.first_offset, start.lost_offsets) == ((StartBecause.RECOVERY_TRUNCATES,), 8, 4)
+
+
+def test_what_is_acknowledged_says_so() -> None:
+    known = AcknowledgedBy(
+        state=str(AckState.ACKNOWLEDGED), reason="r", who="w", until=date(2030, 1, 1), severity="error", at_most_records=9, line=1
+    )
+    seen = finding(PartitionCode.TORN_AFTER_CLEAN_STOP, acknowledgement=known)
+    assert started(found=[seen])[2].is_acknowledged is True
+    assert started(found=[seen, finding(PartitionCode.FETCH_FAILS_FOREVER)])[2].is_acknowledged is False
+
+
+class TestNobodyLeads:
+    offline = finding(PartitionCode.OFFLINE_PARTITION, broker_id=-1, isr=(2,), elr=())
+
+    def choices(self, *, lost: int = 0, unread: int = 0, **best: Any) -> list[WhatIfLeader]:
+        """Broker 1 is the best; broker 2 would lose 9."""
+        cut = row(
+            FollowerCut, broker_id=2, catches_up=True, still_diverged=False, truncation_offset=5, lost_offsets=lost, lost_records=lost
+        )
+        first = {"candidate_id": 1, "rank": 1, "election": "unclean", "unread_replicas": unread, "follower_cuts": (cut,)}
+        other = {"candidate_id": 2, "rank": 2, "election": "clean", "lost_offsets": 9, "lost_records": 9, "in_isr": True}
+        return [row(WhatIfLeader, **PLACE, **(first | best)), row(WhatIfLeader, **PLACE, **other)]
+
+    def test_a_member_of_the_isr_that_loses_more_waits_for_the_one_that_loses_less(self) -> None:
+        found = started(choices=self.choices(), found=[self.offline])
+        assert (found[2].because, found[2].outcome, found[2].leader_id) == ((StartBecause.OTHER_LOSES_LESS,), StartOutcome.ORDER, 1)
+        assert (found[1].outcome, found[1].election) == (StartOutcome.SAFE, "unclean")
+
+    def test_who_does_not_lead_by_itself_may_start_at_any_time(self) -> None:
+        outside = finding(PartitionCode.OFFLINE_PARTITION, broker_id=-1, isr=(1,), elr=())
+        assert 2 not in started(choices=self.choices(), found=[outside])
+        unclean = [row(ReplicaRole, **PLACE, broker_id=2, position=1, unclean_leader_election=True)]
+        assert because(choices=self.choices(), found=[outside], roles=unclean) == (StartBecause.OTHER_LOSES_LESS,)
+
+    def test_what_it_alone_holds_is_copied_besides(self) -> None:
+        start = started(choices=self.choices(lost=4), found=[self.offline])[2]
+        assert start.because == (StartBecause.TRUNCATES, StartBecause.OTHER_LOSES_LESS)
+        assert (start.outcome, start.first_offset, start.lost_records) == (StartOutcome.COPY_FIRST, 5, 4)
+
+    def test_an_election_that_nobody_can_judge(self) -> None:
+        assert because(choices=self.choices(unread=1), found=[self.offline]) == (StartBecause.ELECTION_UNKNOWN,)
+        assert because(choices=[], found=[self.offline]) == (StartBecause.ELECTION_UNKNOWN,)
+
+    def test_a_crashed_member_of_the_elr_is_not_elected_cleanly(self) -> None:
+        crashed = self.choices(election="clean", in_elr=True, in_isr=False, stopped_cleanly=False)
+        assert started(choices=crashed, found=[self.offline])[1].election == "unclean"
+        stopped = self.choices(election="clean", in_elr=True, in_isr=False, stopped_cleanly=True)
+        assert started(choices=stopped, found=[self.offline])[1].election == "clean"
+
+
+def test_every_reason_has_an_outcome() -> None:
+    assert set(OUTCOME_OF) == set(StartBecause)
+
+
+@pytest.mark.parametrize(
+    ("root", "expected"),
+    [
+        ("sample/clean-in-sync", {1: "safe", 2: "safe", 3: "safe"}),
+        ("sample/leader-trimmed", {1: "safe", 2: "copy-first", 3: "safe"}),
+        ("sample/kafka-1.1.1-kip279-scenario-1-all", {1: "safe", 2: "repair-first"}),
+    ],
+)
+def test_brokers_of_real_clusters(root: str, expected: dict[int, str]) -> None:
+    done = triage((str(DATA / root),), Settings(), tell=lambda _event: None)
+    rows = done.tables.columns("broker_starts", done.tables.arrow("broker_starts").schema).to_pylist()  # type: ignore[union-attr]
+    assert {one["broker_id"]: one["outcome"] for one in rows} == expected
+    of_replicas = in_process.audit(DATA / root)["replica_starts"]
+    for one in rows:
+        mine = [start for start in of_replicas if start["broker_id"] == one["broker_id"]]
+        assert sum(count for _outcome, count in one["outcomes"]) == one["replicas"]
+        assert one["lost_records"] == sum(start["lost_records"] or 0 for start in mine)
