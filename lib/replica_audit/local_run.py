@@ -20,7 +20,7 @@ from replica_audit.engine.second_process import can_share
 from replica_audit.model import BytesToRead, Problem
 from replica_audit.past.acknowledged import with_acknowledgement
 from replica_audit.past.doubts import doubts_of
-from replica_audit.past.starts import broker_starts, open_outcomes
+from replica_audit.past.starts import broker_starts, known_of_brokers, open_outcomes
 from replica_audit.progress import Progress, Stage, TellsEvent
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.verdict import Severity
@@ -83,7 +83,7 @@ def triage(
     errors += [part for audit in audits.values() for part in (audit.problems, audit.tables[INPUT_ERRORS.name])]
     tables[INPUT_ERRORS.name] = _of_clusters(INPUT_ERRORS, errors, run_id)
     tables[FINDINGS.name] = _findings([audit.tables["found"] for audit in audits.values()], run_id)
-    starts = batch_of(BrokerStart, broker_starts(MemoryTables(tables), run_id), schema_of(BROKER_STARTS))
+    starts = batch_of(BrokerStart, broker_starts(MemoryTables(tables), run_id, known_of_brokers(facts)), schema_of(BROKER_STARTS))
     tables[BROKER_STARTS.name] = pa.Table.from_batches([starts])
     covered = with_acknowledgement(tables[FINDINGS.name])
     ended = {

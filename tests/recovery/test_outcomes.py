@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from replica_audit.rows.findings import AcknowledgedBy, FoundFinding, SetAsideLo
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.replicas import ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import ReportedProblem
-from replica_audit.rows.starts import OUTCOME_OF, ReplicaStart, StartBecause, StartOutcome
+from replica_audit.rows.starts import OUTCOME_OF, BrokerStart, ReplicaStart, StartBecause, StartOutcome
 from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
 from tests.recovery.blank_rows import row
 from tests.support import in_process
@@ -196,10 +197,19 @@ def test_every_reason_has_an_outcome() -> None:
 )
 def test_brokers_of_real_clusters(root: str, expected: dict[int, str]) -> None:
     done = triage((str(DATA / root),), Settings(), tell=lambda _event: None)
-    rows = done.tables.columns("broker_starts", done.tables.arrow("broker_starts").schema).to_pylist()  # type: ignore[union-attr]
-    assert {one["broker_id"]: one["outcome"] for one in rows} == expected
+    rows = done.tables.rows("broker_starts", BrokerStart)
+    assert {one.broker_id: one.outcome for one in rows} == expected
     of_replicas = in_process.audit(DATA / root)["replica_starts"]
     for one in rows:
-        mine = [start for start in of_replicas if start["broker_id"] == one["broker_id"]]
-        assert sum(count for _outcome, count in one["outcomes"]) == one["replicas"]
-        assert one["lost_records"] == sum(start["lost_records"] or 0 for start in mine)
+        mine = [start for start in of_replicas if start["broker_id"] == one.broker_id]
+        assert sum(one.outcomes.values()) == one.replicas
+        assert one.lost_records == sum(start["lost_records"] or 0 for start in mine)
+
+
+def test_a_broker_that_was_copied_twice_is_not_known(tmp_path: Path) -> None:
+    shutil.copytree(DATA / "sample" / "clean-in-sync", tmp_path / "c")
+    shutil.copytree(tmp_path / "c" / "broker-1", tmp_path / "c" / "broker-1.bak")
+    done = triage((str(tmp_path / "c"),), Settings(), tell=lambda _event: None)
+    rows = done.tables.rows("broker_starts", BrokerStart)
+    assert {one.broker_id: one.outcome for one in rows} == {1: "unknown", 2: "safe", 3: "safe"}
+    assert rows[0].because == {str(StartBecause.COPIED_TWICE): 1}

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit.model.problem_codes import NOT_READ_WHOLE
+from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.rows import INPUT_ERRORS, REPLICA_LOGS, REPLICA_STARTS, Table
 from replica_audit.rows.arrow import nullable_columns
@@ -23,13 +24,13 @@ _LOSSES = ("lost_offsets", "lost_records", "lost_committed")
 Broker = tuple[str, int]  # cluster id, broker id
 
 
-def broker_starts(tables: ArrowTables, run_id: str, missing: Mapping[str, Collection[int]] | None = None) -> list[BrokerStart]:
+def broker_starts(tables: ArrowTables, run_id: str, known: Mapping[Broker, StartBecause] | None = None) -> list[BrokerStart]:
     """A row for each broker that holds replicas, or should, in the order of cluster and id.
 
     Args:
         tables: those of the run's partitions, and the problems of its input, are there.
         run_id: of the run.
-        missing: by cluster, brokers that an earlier run read and the input lacks.
+        known: what is known of brokers as a whole: that the input lacks one which an earlier run read, or has two copies of it.
 
     Raises:
         UsageError: a table cannot be read.
@@ -38,12 +39,23 @@ def broker_starts(tables: ArrowTables, run_id: str, missing: Mapping[str, Collec
     logs = _held(tables, run_id)
     unread = _unread(tables, run_id)
     outcomes, because = _outcomes(starts), _because(starts)
-    lacking = {(cluster, broker) for cluster, brokers in (missing or {}).items() for broker in brokers}
-    brokers = {*logs, *outcomes, *lacking}
+    of_brokers = known or {}
+    for broker, reason in of_brokers.items():
+        because[broker][reason] += 1
+    for broker, problems in unread.items():
+        because[broker][StartBecause.NOT_READ] += problems
     return [
-        _row(run_id, broker, starts, logs.get(broker, (0, None)), outcomes[broker], because[broker], unread[broker], broker in lacking)
-        for broker in sorted(brokers)
+        _row(run_id, broker, starts, logs.get(broker, (0, None)), outcomes[broker], because[broker])
+        for broker in sorted({*logs, *outcomes, *of_brokers})
     ]
+
+
+def known_of_brokers(facts: Mapping[str, ClusterFacts], missing: Mapping[str, Collection[int]] | None = None) -> dict[Broker, StartBecause]:
+    """What is known of brokers as a whole, by the facts of their clusters; `missing`: by cluster, those that an earlier run read."""
+    twice = {(cluster, one.broker_id) for cluster, of in facts.items() for one in of.other_copies}
+    twice |= {(cluster, broker) for cluster, of in facts.items() for one in of.shared_ids for broker, _path in one.directories}
+    lacking = {(cluster, broker) for cluster, brokers in (missing or {}).items() for broker in brokers}
+    return dict.fromkeys(twice, StartBecause.COPIED_TWICE) | dict.fromkeys(lacking, StartBecause.MISSING)
 
 
 def open_outcomes(tables: ArrowTables, run_id: str) -> Counter[str]:
@@ -94,6 +106,12 @@ def _counts(rows: pa.Table, name: str) -> defaultdict[Broker, Counter[str]]:
     return found
 
 
+def _with(starts: pa.Table, reason: StartBecause) -> pa.Table:
+    """The rows that have a reason."""
+    has_it: Any = pc.equal(pc.list_flatten(starts["because"]), pa.scalar(str(reason)))
+    return starts.take(pc.list_parent_indices(starts["because"]).filter(has_it))
+
+
 def _row(
     run_id: str,
     broker: Broker,
@@ -101,23 +119,15 @@ def _row(
     held: tuple[int, bool | None],
     outcomes: Counter[str],
     because: Counter[str],
-    unread: int,
-    is_lacking: bool,
 ) -> BrokerStart:
     own = starts.filter((pc.field("cluster_id") == broker[0]) & (pc.field("broker_id") == broker[1]))
-    missing = because[StartBecause.MISSING]
-    if is_lacking:
-        because = because + Counter({str(StartBecause.MISSING): 1})
-    if unread:
-        because = because + Counter({str(StartBecause.NOT_READ): unread})
     outcome = max((OUTCOME_OF[StartBecause(one)] for one in because), key=list(StartOutcome).index, default=StartOutcome.SAFE)
     is_it = pc.field("outcome") == str(outcome)
     worst = own.filter(is_it).sort_by([("topic", "ascending"), ("partition", "ascending")]).slice(0, _NAMED)
-    gives_way: Any = pc.equal(pc.list_flatten(own["because"]), pa.scalar(str(StartBecause.OTHER_LOSES_LESS)))
-    waits = own["leader_id"].take(pc.list_parent_indices(own["because"]).filter(gives_way)).to_pylist()
+    waits = _with(own, StartBecause.OTHER_LOSES_LESS)["leader_id"].to_pylist()
     is_cut = own.filter(pc.field("lost_offsets").is_null() | pc.field("lost_records").is_null())
     elections = Counter(own["election"].drop_null().to_pylist())
-    replicas = held[0] + missing
+    replicas = held[0] + len(_with(own, StartBecause.MISSING))
     return BrokerStart(
         run_id=run_id,
         cluster_id=broker[0],
@@ -134,5 +144,4 @@ def _row(
         waits_for=tuple(sorted({leader for leader in waits if leader is not None})),
         leads=elections.total(),
         leads_uncleanly=elections[ElectionType.UNCLEAN],
-        unread=unread,
     )

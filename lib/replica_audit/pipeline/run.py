@@ -42,7 +42,7 @@ from replica_audit.past.earlier_runs import earlier_runs, refuse_damaged
 from replica_audit.past.missing_input import MissingInput, PresentCluster, missing_input, without_acknowledged
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
-from replica_audit.past.starts import broker_starts, open_outcomes
+from replica_audit.past.starts import broker_starts, known_of_brokers, open_outcomes
 from replica_audit.pipeline.request import AuditRequest
 from replica_audit.pipeline.run_rows import RunRows
 from replica_audit.progress import Progress, Stage, TellsEvent
@@ -221,7 +221,7 @@ class _Audit:
 
     def _conclude(self, found: Tally, held: Hold) -> None:
         """Write the run down as complete."""
-        starts = broker_starts(self.warehouse.tables, self.request.run_id, self._missing_brokers())
+        starts = broker_starts(self.warehouse.tables, self.request.run_id, known_of_brokers(self.facts, self._missing_brokers()))
         rows = self.warehouse.frame(BROKER_STARTS, [as_dict(row) for row in starts])
         self.warehouse.write_all([(BROKER_STARTS, rows)], self.request.run_id, replace=held.replaces, fence=held.attempt.fence)
         code = exit_code(

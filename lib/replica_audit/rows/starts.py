@@ -45,6 +45,7 @@ class StartBecause(StrEnum):
     MAY_BECOME_STRAY = "may-become-stray"
     ELECTION_UNKNOWN = "election-unknown"
     MISSING = "missing-from-the-input"
+    COPIED_TWICE = "two-copies-of-the-broker"
 
 
 OUTCOME_OF: Mapping[StartBecause, StartOutcome] = {
@@ -66,6 +67,7 @@ OUTCOME_OF: Mapping[StartBecause, StartOutcome] = {
     StartBecause.MAY_BECOME_STRAY: StartOutcome.UNKNOWN,
     StartBecause.ELECTION_UNKNOWN: StartOutcome.UNKNOWN,
     StartBecause.MISSING: StartOutcome.UNKNOWN,
+    StartBecause.COPIED_TWICE: StartOutcome.UNKNOWN,
 }
 """What each reason makes of a start."""
 
@@ -122,7 +124,11 @@ class BrokerStart(RunKeys):
     outcome: Outcome
     replicas: Annotated[Bigint, "replicas that it holds, or that are assigned to it"]
     outcomes: Annotated[Mapping[str, Bigint], "how many of them have each outcome"]
-    because: Annotated[Mapping[str, Bigint], "how many of them have each reason, as in replica_starts"]
+    because: Annotated[
+        Mapping[str, Bigint],
+        "how many of them have each reason, as in replica_starts; not-read counts problems of its folder, too, and "
+        "two-copies-of-the-broker is about the broker",
+    ]
     partitions: Annotated[tuple[str, ...], "the first three partitions with the outcome of the broker; of safe: none"]
     lost_offsets: Annotated[Bigint, "offsets that its start removes and the leaders do not hold, as far as that is known"]
     lost_records: Annotated[Bigint, "records in them, as far as that is known"]
@@ -131,7 +137,6 @@ class BrokerStart(RunKeys):
     waits_for: Annotated[tuple[Int, ...], "brokers that have to lead before it starts"]
     leads: Annotated[Bigint, "partitions that nobody leads, and that it is to lead"]
     leads_uncleanly: Annotated[Bigint, "those of them for which it has to be elected uncleanly"]
-    unread: Annotated[Bigint, "problems of its folder that leave something unread"]
 
 
 BROKER_STARTS = table(
