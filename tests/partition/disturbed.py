@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from replica_audit.model import (
+    BatchHeader,
     BatchRun,
     CommittedOffset,
     Election,
@@ -15,6 +16,7 @@ from replica_audit.model import (
     Problem,
     Producers,
     ProducerSpan,
+    ProducerState,
     ReplicaFiles,
     ScannedSegment,
     SecondLook,
@@ -33,12 +35,25 @@ from replica_audit.protocol.cluster.message_format import MessageFormats
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.protocol.epochs.runs import joined
 from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.stages import partitions
 
 Known = tuple[KnownPartition, ClusterFacts]
 _OTHER_TOPIC = "bbbbbbbbbbbbbbbbbbbbbb"
 _TIME = 1_795_000_000_000
 _PROBLEM = Problem(path="p", kind="directory", code="code", detail="detail", remedy="remedy")
 _SPAN = ProducerSpan(7, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1)
+STATE = ProducerState(
+    producer_id=7,
+    producer_epoch=0,
+    last_sequence=0,
+    last_offset=0,
+    offset_delta=0,
+    timestamp_ms=0,
+    coordinator_epoch=0,
+    open_first_offset=-1,
+)
+"""What every snapshot that is made up says: the same as `_SPAN`."""
+_READ_AGAIN = partitions.read_again
 _GAP = SequenceGap(7, 0, 1, 0, 0, 1, 3, 2, 0, 0)
 
 
@@ -211,6 +226,20 @@ def _claims(rng: random.Random, known: KnownPartition) -> KnownPartition:
     return replace(known, claims=_replaced(rng, known.claims, lambda one: (one[0], _claim(rng, one[1]))))
 
 
+def with_snapshots(known: KnownPartition, last_sequence: int) -> KnownPartition:
+    """The partition with one batch of a producer, and a snapshot at the end of each log."""
+    wrote, none = Producers((_SPAN._replace(last_sequence=last_sequence),), (), 0), Producers((), (), 0)
+    front = min(scan.segment.base_offset for _broker, scan in known.segments)
+    ends: dict[int, int] = {}
+    segments = []
+    for broker, scan in known.segments:
+        producers = wrote if scan.segment.base_offset == front else none
+        segments.append((broker, replace(scan, segment=replace(scan.segment, producers=producers))))
+        ends[broker] = max(ends.get(broker, 0), scan.segment.next_offset)
+    replicas = tuple((broker, replace(files, producer_files=(f"{ends[broker]:020d}.snapshot",))) for broker, files in known.replicas)
+    return replace(known, segments=tuple(segments), replicas=replicas)
+
+
 def _with_producers(rng: random.Random, known: KnownPartition) -> KnownPartition:
     """A producer in every segment, and perhaps a snapshot beside one log that cannot be read."""
     span = rng.choice((_SPAN, _SPAN._replace(first_sequence=3, last_sequence=3), _SPAN._replace(open_first_offset=0, open_timestamp_ms=0)))
@@ -322,8 +351,9 @@ def _cluster(rng: random.Random, known: KnownPartition, cluster: ClusterFacts) -
     return replace(cluster, **rng.choice(changes))
 
 
-def history(rng: random.Random, known: KnownPartition) -> KnownPartition:
-    """The replicas with another log, the same for all, in segments that may begin elsewhere on each; and who leads in its last epoch."""
+def history(rng: random.Random, known: KnownPartition, lag: float = 0.3) -> KnownPartition:
+    """The replicas with another log, in segments that may begin elsewhere on each, and who leads in its last epoch; of the share `lag`
+    some followers lag."""
     first, epoch = rng.choice((0, 0, 0, 40, 1000)), rng.choice((0, 0, 3))
     batches: list[tuple[int, int, int, int]] = []  # epoch, first and last offset, digest
     end = first
@@ -337,13 +367,27 @@ def history(rng: random.Random, known: KnownPartition) -> KnownPartition:
     for of, base, _last, _digest in batches:
         starts.setdefault(of, base)
     led_in = epoch + rng.choice((0, 1, 3)) if batches and rng.random() < 0.4 else epoch
-    leader = known.claims[0][1].leader
+    leader, isr = known.claims[0][1].leader, list(known.claims[0][1].isr)
     segments, replicas = [], []
+    lags = rng.random() < lag
+    committed = rng.randint(first, end) if lags and rng.random() < 0.6 else end
+    whole, whole_end = batches, end
     for broker, files in known.replicas:
+        batches, end = whole, whole_end
+        if lags and broker != leader and rng.random() < 0.7:
+            until = rng.randint(first, end)
+            batches = [one for one in whole if one[2] < until]
+            end = batches[-1][2] + 1 if batches else first
+            if batches and rng.random() < 0.1:
+                place = rng.randrange(len(batches))
+                batches = [*batches[:place], (*batches[place][:3], rng.randrange(1 << 50)), *batches[place + 1 :]]
+            if (rng.random() < 0.6 or end < committed) and rng.random() < 0.9 and broker in isr:
+                isr.remove(broker)
         rolls = sorted({first, *(base for _epoch, base, *_rest in batches if rng.random() < 0.3), *([end] if rng.random() < 0.2 else [])})
         for base, until in zip(rolls, [*rolls[1:], end + 1], strict=True):
             segments.append((broker, _written(files, base, [one for one in batches if base <= one[1] < until])))
-        own = dict(starts) | ({led_in: end} if broker == leader and led_in not in starts else {})
+        own = {of: base for of, base in starts.items() if base < end}
+        own |= {led_in: end} if broker == leader and led_in not in starts else {}
         entries = tuple(sorted(own.items()))
         replicas.append(
             (
@@ -353,15 +397,38 @@ def history(rng: random.Random, known: KnownPartition) -> KnownPartition:
                     epochs=entries,
                     checkpoint=tuple((line, *entry) for line, entry in enumerate(entries, 3)),
                     checkpoint_state="ok" if entries else "empty",
-                    high_watermark=end if rng.random() < 0.8 else rng.randint(first, end),
+                    high_watermark=min(end, committed) if rng.random() < 0.8 else rng.randint(first, end),
                     log_start_offset=rng.choice((None, first)),
                     recovery_point=rng.choice((None, first, end)),
                     producer_files=(),
                 ),
             )
         )
-    claims = tuple((broker, replace(claim, leader_epoch=led_in, elections=(), isr_changes=())) for broker, claim in known.claims)
+    changed = {"leader_epoch": led_in, "isr": tuple(isr), "elections": (), "isr_changes": ()}
+    claims = tuple((broker, replace(claim, **changed)) for broker, claim in known.claims)  # type: ignore[arg-type]
     return replace(known, claims=claims, replicas=tuple(replicas), segments=tuple(segments), commits=())
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeUp(SegmentFile):
+    """A segment that is on no disk, and its batches."""
+
+    batches: tuple[BatchHeader, ...]
+
+
+def read_again(
+    broker_id: int, files: ReplicaFiles, scanned: Mapping[SegmentFile, Sequence[BatchRun]], offset: int
+) -> Iterator[BatchHeader]:
+    """The batches of a replica, be it made up or not."""
+    if not all(isinstance(file, MadeUp) for file in scanned):
+        yield from _READ_AGAIN(broker_id, files, scanned, offset)
+        return
+    batches = [batch for file in scanned if isinstance(file, MadeUp) for batch in file.batches]
+    yield from (batch for batch in batches if batch.last_offset >= offset)
+
+
+def _header(epoch: int, first: int, last: int, digest: int) -> BatchHeader:
+    return BatchHeader(first, first, last, 100, 2, epoch, last - first + 1, _TIME, digest, None, "none", False, False, -1, -1, -1)
 
 
 def _written(files: ReplicaFiles, base: int, batches: list[tuple[int, int, int, int]]) -> ScannedSegment:
@@ -371,7 +438,9 @@ def _written(files: ReplicaFiles, base: int, batches: list[tuple[int, int, int, 
         same = runs and runs[-1].leader_epoch == epoch
         runs[-1:] = [joined(runs[-1], run)] if same else [*runs[-1:], run]
     window = (Window(0, 1 << 20, sum(one[3] for one in batches), len(batches)),) if batches else ()
-    file = SegmentFile(path=files.inside(f"{base:020d}.log"), source="raw", base_offset=base, size_bytes=100 * len(batches))
+    headers = tuple(_header(*one) for one in batches)
+    path = files.inside(f"{base:020d}.log")
+    file = MadeUp(path=path, source="raw", base_offset=base, size_bytes=100 * len(batches), batches=headers)
     segment = Segment(base_offset=base, runs=tuple(runs), windows=window, producers=Producers((), (), 0))
     return ScannedSegment(log_dir=files.log_dir, directory=files.directory, file=file, segment=segment, failed=False, problems=())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,13 @@ from replica_audit.report.facts.explanation import explain
 from replica_audit.report.facts.question import Question
 from replica_audit.rows import AUDIT_RUNS, TABLES
 from replica_audit.rows.arrow import schema_of
+from replica_audit.stages import judged as judging
 from tests.house.checkout import ROOT
 from tests.mutation.generated import STATES, healthy
 from tests.mutation.shapes import COLLECTED, RAW, TEXT
 from tests.mutation.silent import Place, Tally, round_of
-from tests.partition.disturbed import Known, history
-from tests.partition.held_against_judge import Held, every_partition, generated, hold_disturbed, partitions_of
+from tests.partition.disturbed import Known, history, with_snapshots
+from tests.partition.held_against_judge import Held, every_partition, generated, hold_disturbed, made_up, partitions_of
 
 SAMPLE = ROOT / "tests" / "data" / "sample"
 SHARED = ROOT.parent / "shared" / "clusters"
@@ -72,9 +74,54 @@ def test_other_histories_are_judged_the_same(passing: list[Known]):
     for seed in range(300):
         rng = random.Random(seed)  # noqa: S311
         known, cluster = rng.choice(passing)
-        held.hold(history(rng, known), cluster, f"seed {seed}")
+        with made_up():
+            held.hold(history(rng, known), cluster, f"seed {seed}")
     assert held.otherwise == []
     assert held.passed > 150
+
+
+def test_followers_that_lag_are_judged_the_same(passing: list[Known]):
+    """In and out of the ISR, and some with another batch than their leader: that is told only by reading it again."""
+    held = _of_lagging(passing, range(500))
+    assert held.otherwise == []
+    assert held.lagging > 50
+
+
+def _of_lagging(passing: list[Known], seeds: Iterable[int]) -> Held:
+    held = Held()
+    for seed in seeds:
+        rng = random.Random(seed)  # noqa: S311
+        known, cluster = rng.choice(passing)
+        with made_up():
+            held.hold(history(rng, known, lag=1), cluster, f"seed {seed}")
+    return held
+
+
+def test_batches_that_are_not_read_again_are_noticed(passing: list[Known], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(proof, "holds_the_beginning", lambda *_of: True)
+    assert _of_lagging(passing, range(1000)).otherwise
+
+
+def _with_snapshots(passing: list[Known], last_sequence: int) -> Held:
+    """Partitions with a producer snapshot beside each log, which says 0 of the last sequence, and this one by the batches."""
+    held = Held()
+    for known, cluster in passing:
+        if known.segments and known.replicas:
+            held.hold(with_snapshots(known, last_sequence), cluster, known.topic)
+    return held
+
+
+def test_partitions_with_producer_snapshots_are_judged_the_same(passing: list[Known]):
+    with made_up():
+        agreeing, other = _with_snapshots(passing, 0), _with_snapshots(passing, 1)
+    assert (agreeing.otherwise, other.otherwise) == ([], [])
+    assert agreeing.passed > other.passed
+
+
+def test_snapshots_that_are_not_read_are_noticed(passing: list[Known], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(judging, "problems_of_producers", lambda *_of: ())
+    with made_up():
+        assert _with_snapshots(passing, 1).otherwise
 
 
 def test_disturbed_partitions_are_judged_the_same(passing: list[Known]):

@@ -170,7 +170,9 @@ def _points(c: Comparison) -> Iterable[Row]:
             "physical_offset": c.follower.log.log_end_offset - removed if goes else None,
             "ends_with_election": ends_with_election(c.leader, c.follower, truncation, c.context.leader_epoch),
             "restarts_once_failed": restarts_once_failed(c.leader, effect),
-            "learnt_epochs": [as_dict(entry) for entry in learnt_epochs_column(c.leader, effect)] if protocol is applies else None,
+            "learnt_epochs": [as_dict(entry) for entry in learnt_epochs_column(c.leader.as_leader(), effect)]
+            if protocol is applies
+            else None,
         }
 
 

@@ -1,4 +1,4 @@
-"""Partitions that are healthy by what was read of them alone: all replicas are one log, and nothing is open, cut, damaged or in doubt.
+"""Partitions that are healthy by what was read of them: all replicas are one log, or begin it, and nothing is open, cut or in doubt.
 
 That is decided before any replica is loaded and any pair compared, and only where nothing needs to be weighed: what is not simple is left
 to `PartitionAudit`, which says the same of what passes here. Kafka's rules are not repeated here. Each condition makes sure that one of
@@ -21,9 +21,10 @@ from replica_audit.partition.findings.consumers import impact_rows
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.known.cleaning import compaction
 from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.partition.known.known_partition import KnownPartition
+from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain
 from replica_audit.partition.known.running import is_alive, may_have_run
-from replica_audit.partition.pairs.pair import PairKeys, equal_rows, lookup_rows, verdict_row
+from replica_audit.partition.pairs.content import holds_the_beginning
+from replica_audit.partition.pairs.pair import PairKeys, lookup_rows, uncut_rows, verdict_row
 from replica_audit.partition.replicas import replica_rows
 from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows
 from replica_audit.partition.replicas.loading import Loaded, load
@@ -41,13 +42,16 @@ from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.transactions.open_transactions import open_transactions
 from replica_audit.protocol.transactions.segment_producers import producers_of_log
 from replica_audit.protocol.verdict.partition_findings import looks_at_table
-from replica_audit.protocol.verdict.reasons import same_over_all
+from replica_audit.protocol.verdict.reasons import clean_prefix, same_over_all
 from replica_audit.protocol.verdict.verdict import Judgement, Verdict
 from replica_audit.rows.audited import AuditedPartition
 from replica_audit.rows.findings import CheckedPartition
 from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
 
 _EPOCH_AND_START = itemgetter(1, 2)  # of an entry of a checkpoint
+
+# Whether the files about producers of a replica, of these segments, agree with its log
+Agrees = Callable[[Loaded, Sequence[ScannedSegment]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,11 @@ class SoundLog:
     epochs: EpochTable
     windows: tuple[Window, ...]
     holds_every_record: bool
+
+    def begins(self, longer: SoundLog) -> bool:
+        """Whether it has batches, and a longer log begins like it, in the same epochs; batches are compared later."""
+        shared = tuple(entry for entry in longer.epochs if entry.start_offset < self.end)
+        return bool(self.epochs) and self.start == longer.start and self.end < longer.end and self.epochs == shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +150,6 @@ def _has_leader(one: Candidate) -> bool:
     return one.told.leader >= 0 and one.leader_epoch >= 0 and not one.told.no_leader
 
 
-def _is_in_sync(one: Candidate) -> bool:
-    """Whether every replica is in the ISR."""
-    return sorted(one.told.isr) == sorted(one.told.replicas)
-
-
 def _uses_tables(one: Candidate) -> bool:
     """Whether brokers use the epoch table of a log in the newest format."""
     return one.cluster.formats.has_table(one.told.message_format, 2)
@@ -184,7 +188,6 @@ def _are_positions_in_the_log(one: Candidate) -> bool:
 
 OF_ALL: tuple[Callable[[Candidate], bool], ...] = (
     _has_leader,
-    _is_in_sync,
     _uses_tables,
     _is_local,
     _lacks_no_record,
@@ -208,8 +211,20 @@ def _is_without_problems(one: KnownReplica, of: Candidate) -> bool:
 
 
 def _has_its_log(one: KnownReplica, of: Candidate) -> bool:
-    """Whether its segments are sound, and the same as the leader's."""
-    return one.log is not None and one.log == of.leader.log
+    """Whether its segments are sound, and the same as the leader's or their beginning."""
+    log, leads = one.log, of.leader.log
+    return log is not None and leads is not None and (log == leads or log.begins(leads))
+
+
+def _is_in_sync(one: KnownReplica, of: Candidate) -> bool:
+    """Whether it reaches every high watermark, as members of the ISR and of the ELR do; outside the ISR it lags, and is not frozen."""
+    told, reaches = of.told, one.end >= max(replica.files.high_watermark or 0 for replica in of.replicas)
+    if one.broker_id in told.isr:
+        return reaches
+    # one that is frozen may have yet to learn whom it follows
+    return (
+        (reaches or one.broker_id not in told.elr) and one.end < of.leader.end and of.cluster.broker_states.get(one.broker_id) != "paused"
+    )
 
 
 def _has_its_table(one: KnownReplica, of: Candidate) -> bool:
@@ -235,12 +250,6 @@ def _ends_where_its_checkpoints_say(one: KnownReplica, of: Candidate) -> bool:
     return high_watermark == one.end or (high_watermark < one.end and bool(one.alive))
 
 
-def _has_no_other_files(one: KnownReplica, of: Candidate) -> bool:
-    """Whether there is nothing about producers to compare with the log."""
-    has_any = one.files.producer_files or one.files.producer_texts
-    return not (has_any and any(scan.segment.producers and scan.segment.producers.spans for scan in one.scans))
-
-
 OF_REPLICA: tuple[Callable[[KnownReplica, Candidate], bool], ...] = (
     _is_current,
     _is_of_the_topic,
@@ -248,8 +257,8 @@ OF_REPLICA: tuple[Callable[[KnownReplica, Candidate], bool], ...] = (
     _has_its_log,
     _has_its_table,
     _starts_with_its_segments,
+    _is_in_sync,
     _ends_where_its_checkpoints_say,
-    _has_no_other_files,
 )
 
 
@@ -355,17 +364,21 @@ def proven_healthy(known: KnownPartition, cluster: ClusterFacts) -> Candidate | 
     return one if all(holds(one) for holds in OF_ALL) else None
 
 
-def healthy_rows(one: Candidate, *, every_row: bool) -> AuditedPartition | None:
-    """Every row about a healthy partition, as `PartitionAudit` makes them; None where a group may not go on where it stopped.
+def healthy_rows(one: Candidate, read_again: ReadAgain, agrees: Agrees, *, every_row: bool) -> AuditedPartition | None:
+    """Every row about a healthy partition, as `PartitionAudit` makes them; None where what is read again, or a group, says otherwise.
 
     Args:
         one: what `proven_healthy` gave.
+        read_again: reads the batches with which a follower ends that lags: its digests cannot tell of them.
+        agrees: whether files about producers agree with a log.
         every_row: also those that only say, epoch by epoch, that nothing is cut.
     """
     cluster, files = one.cluster, {of.broker_id: of.files for of in one.replicas}
     compacted = compaction(one.known, one.told.compacted).anywhere
     metadata = replace(one.told, compacted=compacted)
-    loaded = [_loaded(of, compacted=compacted) for of in one.replicas]
+    loaded = [_loaded(of, read_again, compacted=compacted) for of in one.replicas]
+    if not (compacted or all(map(agrees, loaded, (of.scans for of in one.replicas)))) or not _begin_alike(one, loaded):
+        return None
     replicas = {of.broker_id: _replica(of, made, one) for of, made in zip(one.replicas, loaded, strict=True)}
     leader, leadership = replicas[one.leader.broker_id], Leadership(metadata.leader, metadata.source)
     context = Context(
@@ -380,13 +393,16 @@ def healthy_rows(one: Candidate, *, every_row: bool) -> AuditedPartition | None:
         return None
     followers = [of for of in one.replicas if of is not one.leader]
     pairs = [PairKeys(one.known.topic, one.known.partition, metadata.leader, of.broker_id) for of in followers]
-    verdicts = [_verdict(keys, metadata.source, cluster.applies, one.leader, compacted=compacted) for keys in pairs]
+    verdicts = [
+        _verdict(keys, metadata.source, cluster.applies, one.leader, of, compacted=compacted)
+        for keys, of in zip(pairs, followers, strict=True)
+    ]
     has_batches = bool(one.leader.log and one.leader.log.epochs)
     points: list[TruncationPoint] = []
     lookups: list[EpochEndOffset] = []
     for of, keys in zip(followers, pairs, strict=True) if every_row else ():
         sides = leader.as_leader(), replicas[of.broker_id].as_follower()
-        points += equal_rows(keys, metadata.source, cluster.applies, *sides)
+        points += uncut_rows(keys, metadata.source, cluster.applies, *sides)
         lookups += lookup_rows(keys, *sides)
     cleaned_until = max(one.cleaner_offset or 0 for one in files.values())
     return AuditedPartition(
@@ -427,15 +443,22 @@ def healthy_rows(one: Candidate, *, every_row: bool) -> AuditedPartition | None:
     )
 
 
-def _loaded(one: KnownReplica, *, compacted: bool) -> Loaded:
-    return load(one.broker_id, one.files, one.scans, _not_read, _not_read, _not_read, alive=one.alive, compacted=compacted)
+def _loaded(one: KnownReplica, read_again: ReadAgain, *, compacted: bool) -> Loaded:
+    return load(one.broker_id, one.files, one.scans, read_again, _not_read, _not_read, alive=one.alive, compacted=compacted)
+
+
+def _begin_alike(one: Candidate, loaded: Sequence[Loaded]) -> bool:
+    """Whether followers that lag hold the leader's batches."""
+    leader = next(made for of, made in zip(one.replicas, loaded, strict=True) if of is one.leader)
+    lagging = [made for of, made in zip(one.replicas, loaded, strict=True) if of.end < one.leader.end]
+    return all(holds_the_beginning(leader, made) for made in lagging)
 
 
 def _replica(one: KnownReplica, loaded: Loaded, of: Candidate) -> Replica:
     return loaded.replica(
         alive=one.alive,
         may_have_run=may_have_run(one.broker_id, one.files, of.cluster),
-        in_isr=True,
+        in_isr=one.broker_id in of.told.isr,
         frozen=of.cluster.broker_states.get(one.broker_id) == "paused",
         of_one_time=of.cluster.simultaneous,
         has_remote_storage=False,
@@ -446,11 +469,16 @@ def _not_read(*_of: object) -> Any:
     raise AssertionError("what is healthy is not read a second time")
 
 
-def _verdict(keys: PairKeys, source: str, protocol: Protocol, leader: KnownReplica, *, compacted: bool) -> ReplicaVerdict:
-    """The row of a follower whose log is its leader's."""
-    judgement = Judgement(verdict=Verdict.IDENTICAL, reason=same_over_all(batches=bool(leader.log and leader.log.epochs)))
+def _verdict(
+    keys: PairKeys, source: str, protocol: Protocol, leader: KnownReplica, follower: KnownReplica, *, compacted: bool
+) -> ReplicaVerdict:
+    """The row of a follower whose log is its leader's, or the beginning of it."""
+    if follower.end < leader.end:
+        judgement = Judgement(verdict=Verdict.LAGGING, reason=clean_prefix(leader.end - follower.end))
+    else:
+        judgement = Judgement(verdict=Verdict.IDENTICAL, reason=same_over_all(batches=bool(leader.log and leader.log.epochs)))
     return verdict_row(keys, source, protocol, judgement)(
-        common_prefix_end_offset=leader.end,
+        common_prefix_end_offset=follower.end,
         removed_offsets=0,
         removed_records=0,
         removed_bytes=0,
@@ -492,8 +520,8 @@ class StoredLog(NamedTuple):
         )
 
     def points(self, keys: tuple[str, int, int, int], source: str, protocol: str, leader: StoredLog) -> Iterator[TruncationPoint]:
-        """The rows of `truncation_points` of a follower whose log is its leader's, as `healthy_rows` makes them; `keys`: of the pair."""
-        return equal_rows(PairKeys(*keys), source, Protocol(protocol), leader._state, self._state)
+        """The rows of `truncation_points` of a follower from whose log nothing goes, as `healthy_rows` makes them; `keys`: of the pair."""
+        return uncut_rows(PairKeys(*keys), source, Protocol(protocol), leader._state, self._state)
 
     def lookups(self, keys: tuple[str, int, int, int], leader: StoredLog) -> Iterator[EpochEndOffset]:
         """Likewise those of `epoch_end_offsets`."""

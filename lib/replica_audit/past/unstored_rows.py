@@ -1,4 +1,4 @@
-"""Rows that a run did not store, made again from those that it did: of followers whose log is their leader's, what every rule says of it.
+"""Rows that a run did not store, made again from those that it did: of followers that are the same or lag, what every rule says of them.
 
 An audit without `--detail all` leaves them out for partitions that are proven healthy: nothing is cut, whatever the rule, and the leader
 answers each epoch with its own table. The rows are made by the functions that the audit has.
@@ -134,9 +134,9 @@ def unstored_rows(name: str, run_id: str, stored: Reads) -> list[Row]:
         run_id: of the run.
         stored: reads what it stored.
     """
-    equal = [one for one in stored(REPLICA_VERDICTS.name, _Judged) if one.verdict == Verdict.IDENTICAL]
-    known = {_pair(one) for one in stored(TRUNCATION_POINTS.name, _Pair)} if equal else set()
-    pairs = [one for one in equal if _pair(one) not in known]
+    uncut = [one for one in stored(REPLICA_VERDICTS.name, _Judged) if one.verdict in (Verdict.IDENTICAL, Verdict.LAGGING)]
+    known = {_pair(one) for one in stored(TRUNCATION_POINTS.name, _Pair)} if uncut else set()
+    pairs = [one for one in uncut if _pair(one) not in known]
     if not pairs:
         return []
     entries: defaultdict[Any, list[tuple[int, int]]] = defaultdict(list)

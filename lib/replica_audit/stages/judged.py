@@ -7,10 +7,11 @@ from dataclasses import replace
 from replica_audit.formats.values import Row
 from replica_audit.partition.healthy import healthy_rows, proven_healthy
 from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.partition.known.known_partition import KnownPartition
 from replica_audit.protocol.comparison.compare_mode import CompareMode
 from replica_audit.rows.audited import AuditedPartition
-from replica_audit.stages.partitions import audit_of, known_partition, partition_audit
-from replica_audit.stages.producer_files import producer_file_problems
+from replica_audit.stages.partitions import audit_of, known_partition, partition_audit, read_again
+from replica_audit.stages.producer_files import problems_of_producers, producer_file_problems
 from replica_audit.stages.records import keys_of_few
 from replica_audit.stages.valid_rows import sifted
 
@@ -23,8 +24,7 @@ def judged(row: Row, cluster: ClusterFacts) -> AuditedPartition:
         cluster: the facts of its cluster.
     """
     known = known_partition(row)
-    healthy = proven_healthy(known, cluster)
-    made = None if healthy is None else healthy_rows(healthy, every_row=cluster.every_row)
+    made = proven(known, cluster, every_row=cluster.every_row)
     if made is not None:
         return sifted(made)
     audit = audit_of(known, cluster)
@@ -33,3 +33,11 @@ def judged(row: Row, cluster: ClusterFacts) -> AuditedPartition:
     made = audit.row()
     told = list(producer_file_problems(audit))
     return sifted(replace(made, input_errors=[*made.input_errors, *told]) if told else made)
+
+
+def proven(known: KnownPartition, cluster: ClusterFacts, *, every_row: bool) -> AuditedPartition | None:
+    """The rows of a partition that is proven healthy, as of `healthy_rows`; None: it has to be judged."""
+    one = proven_healthy(known, cluster)
+    if one is None:
+        return None
+    return healthy_rows(one, read_again, lambda *of: not any(problems_of_producers(*of)), every_row=every_row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from replica_audit.errors import DumpLogError, InputError, SegmentError
@@ -16,7 +16,7 @@ from replica_audit.formats.replicas.marked_batches import marked_batches
 from replica_audit.formats.transactions.producer_snapshot import entry_at, producer_states
 from replica_audit.formats.transactions.producer_texts import aborted_transactions_in_text, producer_states_in_text
 from replica_audit.formats.transactions.transaction_index import aborted_transactions
-from replica_audit.model import MISLEADING_INDEX, AbortedTransaction, Problem, Producers, ProducerState, ProducerText
+from replica_audit.model import MISLEADING_INDEX, AbortedTransaction, Problem, Producers, ProducerState, ProducerText, ScannedSegment
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.transactions.index_check import index_contradictions
@@ -39,16 +39,18 @@ def producer_file_problems(audit: PartitionAudit) -> Iterator[ReportedProblem]:
     if audit.context.compacted:
         return
     for loaded in audit.compared.values():
-        has_any = loaded.files.producer_files or loaded.files.producer_texts
-        if has_any and loaded.producers is not None and loaded.producers.spans:
-            for problem in _of_replica(loaded, _segments(audit, loaded)):
-                yield ReportedProblem.of(loaded.broker_id, problem)
+        own = loaded.broker_id, loaded.files.log_dir, loaded.files.directory
+        scans = [scan for broker, scan in audit.known.segments if (broker, scan.log_dir, scan.directory) == own]
+        for problem in problems_of_producers(loaded, scans):
+            yield ReportedProblem.of(loaded.broker_id, problem)
 
 
-def _segments(audit: PartitionAudit, loaded: Loaded) -> _Segments:
-    own = loaded.broker_id, loaded.files.log_dir, loaded.files.directory
-    scans = [scan for broker, scan in audit.known.segments if (broker, scan.log_dir, scan.directory) == own and scan.file in loaded.scanned]
-    return tuple(sorted(((scan.file.base_offset, scan.segment.producers) for scan in scans), key=lambda one: one[0]))
+def problems_of_producers(loaded: Loaded, scans: Sequence[ScannedSegment]) -> Iterator[Problem]:
+    """Those of a replica, whose log, of these segments, was never compacted."""
+    has_any = loaded.files.producer_files or loaded.files.producer_texts
+    if has_any and loaded.producers is not None and loaded.producers.spans:
+        segments = [(scan.file.base_offset, scan.segment.producers) for scan in scans if scan.file in loaded.scanned]
+        yield from _of_replica(loaded, tuple(sorted(segments, key=lambda one: one[0])))
 
 
 class _Given(NamedTuple):

@@ -81,6 +81,17 @@ def compare(comparison: Comparison, leader: Loaded, follower: Loaded, *, every_r
     return ContentComparison(difference=None, whole=whole, unproven=tuple(unproven))
 
 
+def holds_the_beginning(leader: Loaded, follower: Loaded) -> bool:
+    """Whether a follower that is shorter certainly has its leader's batches, as far as its log goes; both have a log in one format."""
+    logs = leader.log, follower.log
+    if logs[0] is None or logs[1] is None:
+        return False
+    windows = compare_windows(logs[0], logs[1], logs[1].log_start_offset)
+    if windows.differing or windows.other_formats:
+        return False
+    return _walked(leader, follower, windows, (logs[0], logs[1])) == (None, True)
+
+
 def found_again(comparison: Comparison, leader: Loaded, follower: Loaded) -> tuple[Span, ...]:
     """Of what the follower's files lose and the leader holds by its epochs, what no batch tells to be other records.
 

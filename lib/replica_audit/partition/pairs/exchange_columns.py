@@ -6,7 +6,7 @@ from replica_audit.protocol.comparison.afterwards import learnt_epochs
 from replica_audit.protocol.comparison.pair import Effect
 from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.exchange.replay import Step, Truncation, is_round
-from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.rows.pair_structs import AddedTableEntry, ExchangeRound
 
 
@@ -16,9 +16,9 @@ def rounds(truncation: Truncation) -> tuple[ExchangeRound, ...]:
     return tuple(_round(step) for step in truncation.steps if is_round(step, truncation.protocol))
 
 
-def learnt_epochs_column(leader: Replica, effect: Effect) -> tuple[AddedTableEntry, ...]:
+def learnt_epochs_column(leader: ReplicaState, effect: Effect) -> tuple[AddedTableEntry, ...]:
     """The entries that the follower's table gets with what it fetches."""
-    found = learnt_epochs(leader.as_leader(), effect)
+    found = learnt_epochs(leader, effect)
     return tuple(AddedTableEntry(epoch=entry.epoch, start_offset=entry.start_offset) for entry in found)
 
 

@@ -191,8 +191,8 @@ def compare(pair: Pair, measured: Measured) -> tuple[list[TruncationPoint], Repl
     return rows, _verdict_row(pair, measured, judge(measured.comparison))
 
 
-def equal_rows(keys: PairKeys, source: str, applies: Protocol, leader: ReplicaState, follower: ReplicaState) -> Iterator[TruncationPoint]:
-    """The same rows of a follower whose log is its leader's: no rule cuts anything, and there is nothing to fetch.
+def uncut_rows(keys: PairKeys, source: str, applies: Protocol, leader: ReplicaState, follower: ReplicaState) -> Iterator[TruncationPoint]:
+    """The same rows of a follower whose log is its leader's, or the beginning of it: no rule cuts anything.
 
     Args:
         keys: of the pair.
@@ -204,7 +204,8 @@ def equal_rows(keys: PairKeys, source: str, applies: Protocol, leader: ReplicaSt
     for protocol, rule in RULES.items():
         truncation = rule(leader, follower)
         row = _point_row(keys, source, truncation, applies=protocol is applies)
-        yield row(learnt_epochs=() if protocol is applies else None)
+        effect = Effect(truncation=truncation, physical_offset=None, fetcher_fails=False)
+        yield row(learnt_epochs=learnt_epochs_column(leader, effect) if protocol is applies else None)
 
 
 def _truncation_row(pair: Pair, effect: Effect) -> TruncationPoint:
@@ -222,7 +223,7 @@ def _truncation_row(pair: Pair, effect: Effect) -> TruncationPoint:
         physical_offset=follower.log.log_end_offset - count if is_cut else None,
         ends_with_election=ends_with_election(leader, follower, truncation, pair.context.leader_epoch),
         restarts_once_failed=restarts_once_failed(leader, effect),
-        learnt_epochs=learnt_epochs_column(leader, effect) if applies else None,
+        learnt_epochs=learnt_epochs_column(leader.as_leader(), effect) if applies else None,
     )
 
 

@@ -133,6 +133,11 @@ def same_over_all(*, batches: bool) -> str:
     return f"same {'batches' if batches else 'epochs'} over the same offsets"
 
 
+def clean_prefix(behind: int) -> str:
+    """That a log is the beginning of its leader's, and how much it lacks."""
+    return f"a clean prefix of the leader, {behind} offsets behind"
+
+
 def written_since(c: Comparison) -> str:
     """How far a follower agrees whose leader was copied before it, and what lies beyond."""
     seen, end = c.follower.seen, c.leader.log.log_end_offset

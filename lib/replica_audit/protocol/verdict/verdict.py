@@ -306,7 +306,7 @@ def _clean(c: Comparison) -> Judgement:
     elif c.keys_may_differ is not None:
         verdict, found = Verdict.CONSISTENT, reasons.keys_not_compared(c)
     elif behind > 0:
-        verdict, found = Verdict.LAGGING, f"a clean prefix of the leader, {behind} offsets behind"
+        verdict, found = Verdict.LAGGING, reasons.clean_prefix(behind)
     else:
         verdict, found = Verdict.IDENTICAL, reasons.same_over_all(batches=is_whole)
     return Judgement(verdict=verdict, reason="; ".join([found, *reasons.besides_agreement(c)]))
