@@ -31,16 +31,17 @@ _TRIAGE_HELP = """\
 Answer as audit does, but at once: read what every broker has on disk, in this process, and print the
 same summary. No Spark, no Java, no tables: nothing is written except what --html, --json, --plan and
 --salvage name. With --partition, explain that partition instead: both logs drawn, every question and
-answer between follower and leader, what is lost, and what to do.
+answer between follower and leader, what is lost, and what to do. With --broker, answer whether that broker
+may be started or restarted: what its start does to each of its replicas.
 
 A cluster is held in memory (about 1 GB for 10,000 partitions with three
 replicas, and as much again in a second process that does half of the work, if there is a core for it).
 For whole fleets, and for a history of findings from night to night, run audit.
 """
 _TRIAGE_EXIT = """\
-exit codes, those of audit:
-  0    nothing found, or only acknowledged findings (--acknowledged)
-  1    findings at or above --fail-on that are not acknowledged
+exit codes, those of audit; with --broker 0, 1 and 3 are about the start of that broker alone:
+  0    nothing found, or only acknowledged findings (--acknowledged), and every broker may be started as it is
+  1    findings at or above --fail-on that are not acknowledged, or a broker that must not be started as it is, or not yet
   2    wrong usage or configuration, no readable input, no such partition, or a file cannot be written
   3    nothing at or above --fail-on, but some input could not be read, some replicas or records could not be
        compared, nothing was compared at all, or --salvage could not save everything
@@ -49,6 +50,7 @@ exit codes, those of audit:
 
 examples:
   {command} --input /backup/brokers
+  {command} --input /backup/brokers --broker 3
   {command} --input /backup/brokers --partition orders-0 | less
   {command} --input /backup/brokers --salvage /srv/saved
   {command} --input /backup/brokers --plan plan --gone 3
@@ -72,6 +74,8 @@ def _triage(given: argparse.Namespace) -> int:
 
     if given.partition:
         parse_partition(given.partition)
+    if given.broker is not None and given.partition:
+        raise UsageError("--broker and --partition: each is a question of its own; give one of them")
     if given.salvage:
         refuse_input(given.salvage, given.input or [str(SAMPLE)])
     elif given.replay_also:
@@ -90,24 +94,28 @@ def _triaged(given: argparse.Namespace, settings: Settings, known: Acknowledgeme
     from replica_audit.local_run import triage
     from replica_audit.past.report import report_of
     from replica_audit.past.run import PastRun
+    from replica_audit.past.starts import broker_answer
     from replica_audit.past.unstored_rows import WithUnstored
     from replica_audit.report.facts import explanation, question
-    from replica_audit.report.text import explanation_text
+    from replica_audit.report.text import brokers_text, explanation_text
 
     inputs, every = tuple(given.input or [str(SAMPLE)]), to_all(ProgressLines(tell).take, told)
     done = triage(inputs, settings, metadata=given.cluster_metadata, acknowledged=known, tell=every, run_id=run_id)
     run = PastRun(done.tables, done.run_id)
     report = report_of(run, gone=given.gone or (), cluster_id=given.cluster)
+    asked_broker = None if given.broker is None else broker_answer(run, given.broker, given.cluster)
     if given.partition:
         topic, number = question.parse_partition(given.partition)
         asked = question.Question(topic=topic, partition=number, run_id=done.run_id, cluster_id=given.cluster)
         show(explanation_text.render(explanation.explain(WithUnstored(done.tables), asked)))
+    elif asked_broker is not None:
+        show(brokers_text.render(asked_broker))
     else:
         show("\n")
         show_report(report)
     saved = _saved(given, run) if given.salvage else 0
     _write(given, run, report)
-    exit_code = report.exit_code or saved
+    exit_code = (report if asked_broker is None else asked_broker).exit_code or saved
     write_run(given, "triage", exit_code, report)
     return exit_code
 
@@ -158,8 +166,13 @@ COMMAND = Command(
         INPUT,
         Option(flag="--partition", help="explain this partition, such as orders-0, and print no summary", arguments={"metavar": "TOPIC-N"}),
         Option(
+            flag="--broker",
+            help="answer whether this broker may be started or restarted, and print no summary",
+            arguments={"type": int, "metavar": "N"},
+        ),
+        Option(
             flag="--cluster",
-            help="cluster id, if several clusters have the partition of --partition, or for --plan and --gone",
+            help="cluster id, if several clusters have the partition of --partition or the broker of --broker, or for --plan and --gone",
             arguments={"metavar": "ID"},
         ),
         Option(

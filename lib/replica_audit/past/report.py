@@ -21,6 +21,7 @@ from replica_audit.past.doubts import doubts_of
 from replica_audit.past.due import due_facts
 from replica_audit.past.recovery import recovery_facts
 from replica_audit.past.run import PastRun, counted, in_order
+from replica_audit.past.starts import starts_of
 from replica_audit.past.unconfirmed import kept_runs
 from replica_audit.past.verified import never_checked, oldest_capture, oldest_check
 from replica_audit.protocol.cluster.leadership import INFERRED
@@ -119,6 +120,7 @@ def report_of(run: PastRun, top: int | None = None, *, gone: Collection[int] = (
         acknowledgements=groups(run, _GROUPS),
         acknowledged_verdicts=known_of,
         doubts=doubts_of(run.tables, run.run_id),
+        broker_starts=starts_of(run),
     )
 
 

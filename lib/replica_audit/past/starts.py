@@ -10,14 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from replica_audit.errors import UsageError
 from replica_audit.model.problem_codes import NOT_READ_WHOLE
 from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.past.run import PastRun
 from replica_audit.protocol.verdict.partition_findings import ElectionType
-from replica_audit.rows import INPUT_ERRORS, REPLICA_LOGS, REPLICA_STARTS, Table
+from replica_audit.report.facts.broker_answer import BrokerAnswer
+from replica_audit.rows import BROKER_STARTS, INPUT_ERRORS, REPLICA_LOGS, REPLICA_STARTS, Table
 from replica_audit.rows.arrow import nullable_columns
-from replica_audit.rows.starts import OUTCOME_OF, BrokerStart, StartBecause, StartOutcome
+from replica_audit.rows.starts import OUTCOME_OF, BrokerStart, ReplicaStart, StartBecause, StartOutcome
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 
+_SHOWN = 20  # replicas in the answer about one broker
 _NAMED = 3  # partitions of a broker
 _OF_LOGS = frozenset({"server-log-of-another-broker", "line-cut", "unusable-log"})  # what a start does, they do not decide
 _LOSSES = ("lost_offsets", "lost_records", "lost_committed")
@@ -63,6 +67,41 @@ def open_outcomes(tables: ArrowTables, run_id: str) -> Counter[str]:
     found = _read(tables, REPLICA_STARTS, ["outcome", "is_acknowledged"], run_id)
     is_open: Any = pc.invert(found["is_acknowledged"])
     return Counter(map(str, found.filter(is_open)["outcome"].to_pylist()))
+
+
+def starts_of(run: PastRun, cluster_id: str | None = None) -> tuple[BrokerStart, ...]:
+    """The brokers of a run, or of one of its clusters, in the order of cluster and id; none where an older version wrote it."""
+    equal = {"run_id": run.run_id} | ({} if cluster_id is None else {"cluster_id": cluster_id})
+    return tuple(sorted(run.tables.rows(BROKER_STARTS.name, BrokerStart, **equal), key=lambda one: (one.cluster_id, one.broker_id)))
+
+
+def broker_answer(run: PastRun, broker_id: int, cluster_id: str | None = None) -> BrokerAnswer:
+    """Whether a broker may be started.
+
+    Raises:
+        UsageError: the run has no such broker, or several clusters have one and none is named.
+    """
+    every = starts_of(run, cluster_id)
+    found = [one for one in every if one.broker_id == broker_id]
+    if not found:
+        known = ", ".join(sorted({str(one.broker_id) for one in every}, key=int)) or "none"
+        where = "" if cluster_id is None else f" in cluster {cluster_id}"
+        raise UsageError(f"--broker {broker_id}: run {run.run_id} has no such broker{where}; it has: {known}")
+    if len(found) > 1:
+        clusters = ", ".join(one.cluster_id for one in found)
+        raise UsageError(f"--broker {broker_id}: of {len(found)} clusters; give one with --cluster: {clusters}")
+    return BrokerAnswer(start=found[0], replicas=_worst_of(run, found[0]))
+
+
+def _worst_of(run: PastRun, start: BrokerStart) -> tuple[ReplicaStart, ...]:
+    """The replicas of a broker with something at stake, the worst first, _SHOWN at most."""
+    own = (ds.field("cluster_id") == start.cluster_id) & (ds.field("broker_id") == start.broker_id)
+    keys = ["topic", "partition", "broker_id"]
+    found = run.read(REPLICA_STARTS, [*keys, "outcome", "cluster_id"], own)
+    ranks: Any = pc.index_in(found["outcome"], pa.array(list(map(str, StartOutcome))))
+    ranked = found.append_column("rank", ranks)
+    first = ranked.sort_by([("rank", "descending"), ("topic", "ascending"), ("partition", "ascending")]).slice(0, _SHOWN)
+    return tuple(run.whole(REPLICA_STARTS, ReplicaStart, first, ["cluster_id", *keys]).values())
 
 
 def _read(tables: ArrowTables, table: Table, names: list[str], run_id: str, where: ds.Expression | None = None) -> pa.Table:
@@ -141,6 +180,7 @@ def _row(
         partitions=tuple(f"{row['topic']}-{row['partition']}" for row in worst.to_pylist()) if outcome is not StartOutcome.SAFE else (),
         **{name: pc.sum(own[name]).as_py() or 0 for name in _LOSSES},
         lost_unknown=len(is_cut),
+        acknowledged=len(own.filter(pc.field("is_acknowledged") & (pc.field("outcome") != str(StartOutcome.SAFE)))),
         waits_for=tuple(sorted({leader for leader in waits if leader is not None})),
         leads=elections.total(),
         leads_uncleanly=elections[ElectionType.UNCLEAN],

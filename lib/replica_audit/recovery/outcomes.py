@@ -107,6 +107,8 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
         reasons = reasons - {StartBecause.DOES_NOT_LOAD, StartBecause.LEADER_DAMAGED} | {StartBecause.RECOVERY_TRUNCATES}
         cut, end = rows.recovered[broker]
         loss = _Loss(first_offset=cut, offsets=end - cut, records=None, committed=None)
+    if StartBecause.LEADER_DAMAGED in reasons:
+        reasons.discard(StartBecause.DOES_NOT_LOAD)
     alone = sum(log.held_alone_offsets for one in found if one.code == PartitionCode.WILL_BECOME_STRAY for log in one.set_aside or ())
     if StartBecause.BECOMES_STRAY in reasons and alone:
         reasons.add(StartBecause.SETS_ASIDE)

@@ -134,6 +134,9 @@ class BrokerStart(RunKeys):
     lost_records: Annotated[Bigint, "records in them, as far as that is known"]
     lost_committed: Annotated[Bigint, "those offsets that are proven to have been committed"]
     lost_unknown: Annotated[Bigint, "replicas that lose something of which it is not known how much"]
+    acknowledged: Annotated[
+        Bigint, "replicas, not safe, of which somebody has acknowledged what was found: they do not raise the exit code"
+    ]
     waits_for: Annotated[tuple[Int, ...], "brokers that have to lead before it starts"]
     leads: Annotated[Bigint, "partitions that nobody leads, and that it is to lead"]
     leads_uncleanly: Annotated[Bigint, "those of them for which it has to be elected uncleanly"]

@@ -16,6 +16,7 @@ from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.runs import NOTHING_READ, ReportedProblem
+from replica_audit.rows.starts import BrokerStart
 from replica_audit.rows.what_if import WhatIfLeader
 
 
@@ -139,6 +140,7 @@ class Report:
     `kept_runs`: those of the runs that saw them last that are still there to be asked. Nothing of this counts
     findings that are acknowledged: of these `acknowledged_count` are open, `acknowledgements` are the entries about open findings, also
     those that no longer hold, and `acknowledged_verdicts` counts followers. `doubts`: what else keeps it from being an all-clear.
+    `broker_starts`: whether each broker may be started; empty where an older version wrote the run.
     """
 
     run_id: str
@@ -170,6 +172,7 @@ class Report:
     acknowledgements: tuple[AcknowledgedGroup, ...] = ()
     acknowledged_verdicts: Mapping[str, int] = field(default_factory=dict)
     doubts: Doubts = NO_DOUBTS
+    broker_starts: tuple[BrokerStart, ...] = ()
 
     @property
     def read_nothing(self) -> bool:

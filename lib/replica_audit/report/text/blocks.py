@@ -13,10 +13,12 @@ from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.run_report import Cluster, Finding, Report
 from replica_audit.report.layout.leader_words import PAIR_WITHOUT_LEADER, pair
 from replica_audit.report.text import history_text as history
+from replica_audit.report.text.brokers_text import broker_items
 from replica_audit.report.text.checks_text import checks
 from replica_audit.report.text.finding_cells import cell, committed_part, cut, loses
 from replica_audit.report.text.next_steps import next_steps
 from replica_audit.report.text.partition_lines import leader_and_isr_lines, offline_lines, unreadable_leader_lines
+from replica_audit.rows.starts import BrokerStart, StartOutcome
 from replica_audit.rows.what_if import WhatIfLeader
 
 MEANING = {
@@ -47,10 +49,14 @@ UNCONFIRMED = "Unconfirmed: an earlier run found them; this run could not check,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
-    """Lines below a title; `exact` ones are not wrapped. `severity` is that of the worst thing told, empty if there is none."""
+    """Lines below a title; `exact` ones are not wrapped, of `items` the text is, beside its head.
+
+    `severity` is that of the worst thing told, empty if there is none.
+    """
 
     title: str
     exact: tuple[str, ...] = ()
+    items: tuple[tuple[str, str], ...] = ()
     lines: tuple[str, ...] = ()
     severity: str = ""
 
@@ -81,6 +87,7 @@ Block = Notes | Grid
 
 def blocks(report: Report) -> Iterator[Block]:
     """The summary from the top; `ending` comes after it."""
+    yield from _brokers(report)
     news = history.news_lines(report)
     if news:
         yield Notes(title=history.news_title(report), lines=news, severity=next(iter(report.new_findings), ""))
@@ -105,6 +112,23 @@ def blocks(report: Report) -> Iterator[Block]:
         yield _impacts(report)
     if report.candidates or report.best_led_partitions or report.already_lost_partitions:
         yield _candidates(report)
+
+
+def _brokers(report: Report) -> Iterator[Notes]:
+    """Whether each broker may be started; of several clusters those where one may not, and how many others there are."""
+    found = [(cluster, [one for one in report.broker_starts if one.cluster_id == cluster.cluster_id]) for cluster in report.clusters]
+    found = [(cluster, starts) for cluster, starts in found if starts]
+    told = [(cluster, starts) for cluster, starts in found if len(found) == 1 or not _are_safe(starts)]
+    for cluster, starts in told:
+        title = "Brokers" if len(found) == 1 else f"Brokers of {cluster.label}"
+        yield Notes(title=title, items=tuple(broker_items(starts)), severity="" if _are_safe(starts) else "error")
+    if len(told) < len(found):
+        rest = _count(len(found) - len(told), "other cluster" if told else "cluster")
+        yield Notes(title=f"Brokers of {rest}: all safe to start")
+
+
+def _are_safe(starts: Sequence[BrokerStart]) -> bool:
+    return all(one.outcome == StartOutcome.SAFE and not one.leads for one in starts)
 
 
 def ending(report: Report) -> Iterator[str]:

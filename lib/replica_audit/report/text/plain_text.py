@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from replica_audit.report.facts.run_report import Report
-from replica_audit.report.layout.paragraphs import printable
+from replica_audit.report.layout.paragraphs import paragraph, printable
 from replica_audit.report.text.blocks import Block, Grid, Notes, blocks, ending, problems, problems_title, widths
 
 WIDTH = 80
@@ -31,6 +31,8 @@ def _laid_out(block: Block) -> Iterator[str]:
     yield printable(block.title)
     if isinstance(block, Notes):
         yield from (f"  {printable(line)}" for line in block.exact)
+        for head, text in block.items:
+            yield from paragraph(text, first=head)
         for line in block.lines:
             yield from _wrapped(line.lstrip(), "  " + " " * (len(line) - len(line.lstrip())))
     else:

@@ -42,6 +42,11 @@ def _all(report: Report) -> Iterator[RenderableType]:
 def _laid_out(block: Block) -> Iterator[RenderableType]:
     if isinstance(block, Notes):
         yield from (_text(line, "dim") for line in block.exact)
+        if block.items:
+            items = Table.grid()
+            for head, text in block.items:
+                items.add_row(_text(head), _text(text))
+            yield items
         yield from map(_text, block.lines)
     else:
         yield from _grid(block)
