@@ -15,12 +15,14 @@ from deltalake import DeltaTable, write_deltalake
 
 from replica_audit.config import Settings
 from replica_audit.partition.findings.statuses import history_row
+from replica_audit.past.starts import broker_starts
 from replica_audit.report.facts.exit_code import exit_code
-from replica_audit.rows import AUDIT_RUNS, FINDINGS, OF_PARTITIONS, TABLES, Table
+from replica_audit.rows import AUDIT_RUNS, BROKER_STARTS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, REPLICA_LOGS, REPLICA_STARTS, TABLES, Table
 from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.encoding import as_dict, row_of
 from replica_audit.rows.findings import CheckedPartition, FoundFinding, RunFinding
 from replica_audit.storage.inputs.sources import discover
+from replica_audit.storage.warehouse.memory import MemoryTables
 from replica_audit.storage.warehouse.upgrades import CHANGE_FEED
 from tests.support.in_process import audit_cluster
 
@@ -63,17 +65,26 @@ def write_warehouse(
             if name in tables:
                 tables[name] += [row | keys for row in rows]
     if status == "complete":
+        tables[BROKER_STARTS.name] = [as_dict(row) for row in broker_starts(_in_memory(tables), run_id)]
         table_rows = {name: len(rows) for name, rows in tables.items() if name != AUDIT_RUNS.name}
         tables[AUDIT_RUNS.name] = [row | {"table_rows": table_rows} for row in tables[AUDIT_RUNS.name]]
     write_rows(warehouse, tables)
     return warehouse
 
 
+def _in_memory(tables: Mapping[str, Sequence[Row]]) -> MemoryTables:
+    return MemoryTables({table.name: _arrow(table, tables[table.name]) for table in (REPLICA_STARTS, REPLICA_LOGS, INPUT_ERRORS)})
+
+
+def _arrow(table: Table, rows: Sequence[Row]) -> pa.Table:
+    return pa.Table.from_pylist([_arrow_row(table, row) for row in rows], schema=schema_of(table))
+
+
 def write_rows(warehouse: Path, tables: Mapping[str, Sequence[Row]]) -> None:
     """Append rows, keys and all, to the tables of these names; what a row leaves out is null."""
     for table in TABLES:
         if table.name in tables:
-            rows = pa.Table.from_pylist([_arrow_row(table, row) for row in tables[table.name]], schema=schema_of(table))
+            rows = _arrow(table, tables[table.name])
             made_with = {CHANGE_FEED: "true"} if table.has_change_feed else None
             write_deltalake(str(warehouse / table.name), rows, mode="append", schema_mode="merge", configuration=made_with)
 
