@@ -12,7 +12,8 @@ from replica_audit.config import Settings
 from replica_audit.local_run import triage
 from replica_audit.past.recovery import recovery_of
 from replica_audit.past.run import PastRun
-from replica_audit.report.plan.rebuilds import rebuilds
+from replica_audit.recovery.plan import plan_of
+from replica_audit.recovery.steps import GroupPolicy, Stage
 from tests.cases.test_truncated_is_not_lost import home_of
 from tests.scenarios.disks import TOPIC, Disk
 
@@ -46,8 +47,9 @@ def test_of_the_same_damage_everywhere_all_copies_are_kept(tmp_path: Path) -> No
     assert len(problems(run)) == 3 and len(remedies) == 1
     assert "keep every copy" in remedies.pop()
     (cluster,) = {row.cluster_id for row in run.runs}
-    plan = rebuilds(recovery_of(run, cluster))
-    assert plan.steps == () and all("keep every replica" in one.why for one in plan.refusals)
+    plan = plan_of(recovery_of(run, cluster), GroupPolicy.RE_READ)
+    assert [step.stage for step in plan.steps] == [Stage.ASK]
+    assert "keep every replica" in " ".join(plan.steps[0].reasons)
 
 
 @pytest.mark.parametrize("brokers", [(1, 2)], ids=["the leader and a follower"])
@@ -62,4 +64,6 @@ def test_a_damaged_follower_is_fetched_again(tmp_path: Path) -> None:
     (one,) = problems(run)
     assert "let it fetch the log from the leader" in one["remedy"]
     (cluster,) = {row.cluster_id for row in run.runs}
-    assert rebuilds(recovery_of(run, cluster)).steps
+    plan = plan_of(recovery_of(run, cluster), GroupPolicy.RE_READ)
+    assert [step.stage for step in plan.steps] == [Stage.COPY, Stage.REBUILD, Stage.REBUILD]
+    assert "`kafka-dump-log.sh --deep-iteration --files SEGMENT` on the broker shows the same damage" in plan.steps[1].reasons[-1]

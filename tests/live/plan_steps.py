@@ -71,9 +71,7 @@ def printed_steps(folder: Path) -> list[PrintedStep]:
         blocks = {kind: tuple(lines.strip().split("\n")) for kind, lines in _BLOCK.findall(text)}
         names = tuple(
             "".join(found)
-            for found in re.findall(
-                r"^- `([^`]+)`: (?:broker \d+ loses|the file contradicts)|^- `([^`]+)`, from offset", text, re.MULTILINE
-            )
+            for found in re.findall(r"^- `([^`]+)`: (?:broker \d+ loses|corrected file)|^- `([^`]+)`, from offset", text, re.MULTILINE)
         )
         found.append(
             PrintedStep(
@@ -181,8 +179,9 @@ class Operator:
     def _in_place(self, script: str) -> None:
         """The audit read copies: the broker's own log directories are given, as the plan says."""
         assert self.audited
-        found = re.findall(r"^(DIR_\d+)=\$\{DIR_\d+:-(.*)\}$", (self.folder / script).read_text(encoding="utf-8"), re.MULTILINE)
-        own = {name: self.lab.root / Path(*shlex.split(quoted)).relative_to(self.audited) for name, quoted in found}
+        said_where = (self.folder / "PLAN.md").read_text(encoding="utf-8").partition(f"sh {script}`")[0].rpartition("## Step")[2]
+        found = re.findall(r"(DIR_\d+) is the one that was audited as `([^`]*)`", said_where)
+        own = {name: self.lab.root / Path(audited).relative_to(self.audited) for name, audited in found}
         said = " ".join(f"{name}={shlex.quote(str(place))}" for name, place in own.items())
         self.shell(f"{said} sh {script}", self.folder)
 

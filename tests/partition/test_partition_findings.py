@@ -51,7 +51,7 @@ def test_real_partitions_that_nobody_leads() -> None:
     for row, end in zip(found, (31, 34), strict=True):
         assert (row["isr"], row["elr"], row["last_leader_id"], row["leader_epoch"], row["cluster_stopped"]) == ([], [2], 2, 1, False)
         candidates = [(c["candidate_id"], c["election"], c["broker_up"], c["lost_records"], c["log_end_offset"]) for c in row["candidates"]]
-        assert candidates == [(2, "clean", False, 0, end), (3, "unclean", False, 0, end)], "also without --what-if-leaders"
+        assert candidates == [(2, "unclean", False, 0, end), (3, "unclean", False, 0, end)], "also without --what-if-leaders"
     assert len(tables["what_if_leaders"]) == 4
 
 

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from replica_audit.errors import UsageError
-from replica_audit.report.facts.recovery_facts import RecoveryFacts
-from replica_audit.report.plan.gone import without_gone
-from replica_audit.report.plan.plan import plan_of
-from replica_audit.report.plan.plan_text import render_plan
-from replica_audit.report.plan.steps import GroupPolicy, Plan, Safety
+from replica_audit.recovery.document import render_plan
+from replica_audit.recovery.facts import RecoveryFacts
+from replica_audit.recovery.gone import without_gone
+from replica_audit.recovery.steps import GroupPolicy, Plan, Stage
 from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
-from tests.report.test_plan import candidate, facts, files, log, offline, roles, verdict
+from tests.report.test_plan import candidate, facts, files, log, offline, plan_of, roles, verdict
 from tests.support.rows import sparse
 
 RE_READ = GroupPolicy.RE_READ
@@ -76,22 +75,25 @@ def plan_without(found: RecoveryFacts, *gone: int) -> Plan:
 def test_without_the_word_the_election_is_refused_and_with_it_the_rest_is_chosen_from() -> None:
     found = outage(collected=False)
     refused = plan_of(found, RE_READ)
-    assert not [step for step in refused.steps if step.safety is Safety.ELECT]
+    assert not [step for step in refused.steps if step.stage is Stage.START]
     plan = plan_without(found, 3)
-    assert [step.safety for step in plan.steps] == [Safety.ELECT, Safety.START, Safety.REBUILD, Safety.PREFERRED]
+    assert [step.stage for step in plan.steps] == [Stage.START, Stage.START, Stage.REBUILD, Stage.PREFERRED]
     assert not plan.refusals
-    (elect,) = [step for step in plan.steps if step.safety is Safety.ELECT]
-    assert elect.title == "Elect broker 2 for 1 partition: loses nothing that any copy holds, and what only broker 3 held"
+    (elect,) = [step for step in plan.steps if ": leads" in step.title]
+    assert (
+        elect.title
+        == "Start broker 2: leads 1 partition (by an unclean election); loses nothing that any copy holds, and what only broker 3 held"
+    )
     assert "how much is unknown: it was never collected, and it was the last in-sync replica" in elect.reasons[0]
     assert elect.commands[0].startswith("# brokers 1, 3 must not run yet"), "an empty broker 3 would be elected first"
 
 
 def test_what_the_copy_holds_is_said_and_not_started() -> None:
     plan = plan_without(outage(), 3)
-    (elect,) = [step for step in plan.steps if step.safety is Safety.ELECT]
-    assert elect.title == "Elect broker 2 for 1 partition: loses 9 records, 5 of them committed"
+    (elect,) = [step for step in plan.steps if ": leads" in step.title]
+    assert elect.title == "Start broker 2: leads 1 partition (by an unclean election); loses 9 records, 5 of them committed"
     assert "of these, 9 records, 5 of them committed, were on broker 3: its audited copy holds them" in elect.reasons[0]
-    (save,) = [step for step in plan.steps if step.safety is Safety.SAVE]
+    (save,) = [step for step in plan.steps if step.stage is Stage.COPY]
     assert "only the audited copy of broker 3 holds" in save.title
     assert "salvage --local --gone 3" in save.commands[0]
     started = [line for step in plan.steps for line in step.commands if line.startswith("# start broker")]
@@ -106,18 +108,18 @@ def test_what_the_copy_holds_is_said_and_not_started() -> None:
 
 def test_a_lost_broker_without_a_spare_one_is_replaced_empty_after_all_elections() -> None:
     plan = plan_without(outage(), 3)
-    (step,) = [step for step in plan.steps if step.safety is Safety.REBUILD]
+    (step,) = [step for step in plan.steps if step.stage is Stage.REBUILD]
     assert step.title == "Replace broker 3 by an empty one with the same id: it fetches 1 replica again"
     assert "--unavailable-partitions   # must print nothing: else stop here" in step.commands[0]
     assert "kafka-storage.sh format --cluster-id CLUSTER_ID" in step.commands[2]
-    (start,) = [step for step in plan.steps if step.safety is Safety.START]
-    assert start.check[0].endswith("a line that has 1 in `Replicas` has it in `Isr`, too"), "3 is missing there still"
-    assert step.check[0].endswith("a line that has 3 in `Replicas` has it in `Isr`, too")
+    (start,) = [step for step in plan.steps if step.stage is Stage.START and ": leads" not in step.title]
+    assert start.checks[0].command.endswith("a line that has 1 in `Replicas` has it in `Isr`, too"), "3 is missing there still"
+    assert step.checks[0].command.endswith("a line that has 3 in `Replicas` has it in `Isr`, too")
 
 
 def test_other_brokers_take_the_lost_replicas_if_they_can() -> None:
     plan = plan_without(outage(brokers=BROKERS | {4, 5}), 3)
-    (step,) = [step for step in plan.steps if step.safety is Safety.REBUILD]
+    (step,) = [step for step in plan.steps if step.stage is Stage.REBUILD]
     (moved,) = json.loads(files(plan)["reassign-from-gone.json"])["partitions"]
     assert moved == {"topic": "t", "partition": 0, "replicas": [4, 1, 2]}
     (undo,) = json.loads(files(plan)["reassign-from-gone-undo.json"])["partitions"]
@@ -131,11 +133,11 @@ def test_a_partition_that_stays_without_a_leader_keeps_the_empty_broker_away() -
     stuck = offline("u", candidate(2, followers_diverged=1), candidate(3, rank=2), isr=(3,))
     both = outage(offline=(*outage().offline, stuck), roles=(*roles("t", 3, 1, 2), *roles("u", 2, 3)))
     plan = plan_without(both, 3)
-    assert not [step for step in plan.steps if step.safety is Safety.REBUILD]
+    assert not [step for step in plan.steps if step.stage is Stage.REBUILD]
     (refusal,) = [one for one in plan.refusals if one.what.startswith("replace")]
     assert refusal.where == ("`u-0`",)
     assert "with an empty log" in refusal.why
-    assert not [step for step in plan.steps if step.safety is Safety.PREFERRED], "broker 3 is first, and not back by then"
+    assert not [step for step in plan.steps if step.stage is Stage.PREFERRED], "broker 3 is first, and not back by then"
     spare = plan_without(replace(both, brokers=BROKERS | {4}), 3)
     assert json.loads(files(spare)["reassign-from-gone.json"])["partitions"][0]["topic"] == "t"
     assert [one.where for one in spare.refusals if one.what.startswith("rebuild the lost")] == [("`u-0`",)]
@@ -156,7 +158,7 @@ def test_where_every_replica_is_gone_nothing_is_elected(collected: bool) -> None
 
 def test_all_brokers_gone_plans_no_election() -> None:
     plan = plan_without(outage(), 1, 2, 3)
-    assert not [step for step in plan.steps if step.safety in (Safety.ELECT, Safety.START)]
+    assert not [step for step in plan.steps if step.stage in (Stage.START, Stage.START)]
     assert "brokers 1, 2, 3, which will not come back" in plan.refusals[0].why
 
 
@@ -178,14 +180,14 @@ def test_a_lost_follower_of_a_leader_that_runs_is_neither_started_nor_rebuilt_fr
     """Its verdicts ask for nothing any more, its copy is kept, its replica is fetched anew."""
     of_three = verdict("t", 3, "committed_loss", truncation_offset=10, removed_records=5, removed_committed=4)
     found = facts(verdicts=(of_three,), roles=roles("t", 1, 2, 3, leader=1, isr=(1, 2)), logs=(log("t", 3),), brokers=BROKERS)
-    assert [step.safety for step in plan_of(found, RE_READ).steps] == [Safety.SAVE, Safety.START]
+    assert [step.stage for step in plan_of(found, RE_READ).steps] == [Stage.COPY, Stage.START]
     plan = plan_without(found, 3)
-    assert [step.safety for step in plan.steps] == [Safety.SAVE, Safety.REBUILD]
+    assert [step.stage for step in plan.steps] == [Stage.COPY, Stage.REBUILD]
     assert "only the audited copy of broker 3 holds" in plan.steps[0].title
     truncated = plan_without(replace(found, verdicts=(replace(of_three, already_truncated=True),)), 3)
-    assert [step.safety for step in truncated.steps] == [Safety.REBUILD]
+    assert [step.stage for step in truncated.steps] == [Stage.REBUILD]
     assert any("the audited copies of broker 3 still hold them" in text for text in truncated.decisions)
-    wrong = replace(found, verdicts=(of_three, verdict("t", 2, "unreadable")))
+    wrong = replace(found, verdicts=(of_three, verdict("t", 2, "log_matching_violation")))
     (refusal,) = [one for one in plan_without(wrong, 3).refusals if one.what == "rebuild"]
     assert "on a broker that is gone is rebuilt in this plan" in refusal.why
     inconclusive = replace(found, verdicts=(verdict("t", 3, "inconclusive"),), inconclusive=1)
@@ -195,7 +197,7 @@ def test_a_lost_follower_of_a_leader_that_runs_is_neither_started_nor_rebuilt_fr
 def test_the_text_says_what_is_lost_besides() -> None:
     text = render_plan(plan_without(outage(collected=False), 3))
     assert "| nothing known, and what only broker 3 held |" in text
-    assert "## Step 1: Elect broker 2" in text
+    assert "## Step 1: Start broker 2: leads" in text
 
 
 def test_where_the_best_leader_has_to_wait_the_next_one_is_elected_for_nobody_leads_by_itself() -> None:
@@ -206,7 +208,9 @@ def test_where_the_best_leader_has_to_wait_the_next_one_is_elected_for_nobody_le
     found = facts(offline=both, roles=(*roles("t", 1, 2, 3), *roles("a", 1, 2)), brokers=BROKERS)
     plan = plan_without(found, 3)
     assert [one for one in plan.refusals if one.what.startswith("elect")] == []
-    (elect,) = [step for step in plan.steps if step.safety is Safety.ELECT]
-    assert elect.title.startswith("Elect broker 1 for 2 partitions: loses 4 records, not proven to have been committed")
+    (elect,) = [step for step in plan.steps if ": leads" in step.title]
+    assert elect.title.startswith(
+        "Start broker 1: leads 2 partitions (by an unclean election); loses 4 records, not proven to have been committed"
+    )
     assert len(json.loads(files(plan)["elect-unclean.json"])["partitions"]) == 2
     assert "Any other leader: broker 2 loses 1 record, not proven to have been committed" in elect.reasons[0]

@@ -18,14 +18,15 @@ from hypothesis import strategies as st
 
 from replica_audit.commands.new_folder import check_folder, write_folder
 from replica_audit.errors import OutputError, UsageError
+from replica_audit.recovery import plan as recovery_plan
+from replica_audit.recovery.commands import rows_csv, table_csv
+from replica_audit.recovery.document import render_plan
+from replica_audit.recovery.facts import RecoveryFacts
+from replica_audit.recovery.names import file_name
+from replica_audit.recovery.steps import GroupPolicy, Plan, Stage
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import due_of
-from replica_audit.report.facts.recovery_facts import RecoveryFacts
-from replica_audit.report.plan.kafka_files import rows_csv, table_csv
-from replica_audit.report.plan.names import file_name
-from replica_audit.report.plan.plan import plan_of
-from replica_audit.report.plan.plan_text import render_plan
-from replica_audit.report.plan.steps import GroupPolicy, Plan, Safety
+from replica_audit.rows.codes import Cause
 from replica_audit.rows.findings import ElectionChoice, RunFinding
 from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.pairs import ReplicaVerdict
@@ -163,6 +164,10 @@ def facts(**fields: Any) -> RecoveryFacts:
     return RecoveryFacts(run_id="run", cluster_id="c", **fields)
 
 
+def plan_of(found: RecoveryFacts, policy: GroupPolicy) -> Plan:
+    return recovery_plan.plan_of(found, policy, [one.text for one in decisions(due_of(found))])
+
+
 def files(plan: Plan) -> dict[str, str]:
     return {file.name: file.content for file in plan.files}
 
@@ -179,12 +184,12 @@ def test_an_unclean_election_names_its_rivals_its_price_and_the_file() -> None:
     choices = (candidate(2, rank=1, lost_records=3, lost_offsets=3), candidate(1, rank=2, lost_records=9, lost_offsets=9, lost_committed=4))
     found = facts(offline=(offline("t", *choices),), roles=roles("t", 1, 2, 3), logs=(log("t", 1), log("t", 2), log("t", 3)))
     plan = plan_of(found, RE_READ)
-    assert [step.safety for step in plan.steps] == [Safety.SAVE, Safety.ELECT, Safety.START, Safety.PREFERRED]
+    assert [step.stage for step in plan.steps] == [Stage.COPY, Stage.START, Stage.START, Stage.PREFERRED]
     elect = plan.steps[1]
     assert json.loads(files(plan)["elect-unclean.json"]) == {"partitions": [{"topic": "t", "partition": 0}]}
     assert "--election-type UNCLEAN --path-to-json-file elect-unclean.json" in elect.commands[-1]
     assert "broker 1 must not run yet" in elect.commands[0], "it is before broker 2 in the assignment, broker 3 is not"
-    assert elect.title == "Elect broker 2 for 1 partition: loses 3 records, not proven to have been committed"
+    assert elect.title == "Start broker 2: leads 1 partition (by an unclean election); loses 3 records, not proven to have been committed"
     assert "Any other leader: broker 1 loses 9 records, 4 of them committed." in elect.reasons[0]
     assert plan.decisions[0].startswith("1 partition has no leader (t-0): an unclean election of broker 2 is the best choice; 3 records")
     assert {row[0] for row in list(csv.reader(io.StringIO(files(plan)["save-first.csv"])))[1:]} == {"1", "3"}
@@ -219,7 +224,7 @@ def test_an_election_that_may_lose_more_than_it_saves_is_refused(choice: Electio
 
 def test_a_clean_election_needs_no_file_only_the_broker() -> None:
     plan = plan_of(facts(offline=(offline("t", candidate(2, election="clean", in_isr=True)),), roles=roles("t", 2, 1)), RE_READ)
-    assert plan.steps[0].title == "Start broker 2: it leads 1 partition by itself, cleanly; loses nothing"
+    assert plan.steps[0].title == "Start broker 2: leads 1 partition (cleanly); loses nothing"
     assert not files(plan)
     stopped = plan_of(facts(offline=(offline("t", candidate(2), cluster_stopped=True),), roles=roles("t", 2, 1)), RE_READ)
     assert [step.title for step in stopped.steps] == ["Start the cluster"]
@@ -229,21 +234,25 @@ def test_a_follower_that_will_truncate_is_started_after_the_copies() -> None:
     cut = verdict("t", 2, "committed_loss", truncation_offset=10, removed_records=5, removed_committed=4)
     found = facts(verdicts=(cut,), roles=roles("t", 1, 2, leader=1, isr=(1,)), logs=(log("t", 2),))
     plan = plan_of(found, RE_READ)
-    assert [step.safety for step in plan.steps] == [Safety.SAVE, Safety.START]
-    assert plan.steps[1].reasons == ("`t-0`: broker 2 truncates to 10, which removes 5 records, 4 of them committed.",)
+    assert [step.stage for step in plan.steps] == [Stage.COPY, Stage.START]
+    assert plan.steps[1].reasons[1:] == ("`t-0`: broker 2 truncates to 10, which removes 5 records, 4 of them committed.",)
     assert "Do not start broker 2 until its directories are copied" in plan.decisions[0]
     both = replace(found, verdicts=(cut, replace(cut, follower_id=3)), roles=roles("t", 1, 2, 3, leader=1, isr=(1,)))
     started = plan_of(both, RE_READ).steps[-1]
-    assert started.title == "Only after the copies are made: start brokers 2, 3", "in one step: until both run nothing is in sync"
+    assert started.title == "Start brokers 2, 3: they truncate 10 records, 8 of them committed, which step 1 copies"
     assert len(started.commands) == 2
     unknown = plan_of(replace(found, verdicts=(replace(cut, verdict="inconclusive", restart_offset=9),)), RE_READ)
-    assert unknown.steps == (), "what retention took from the leader is no loss"
+    assert [step.stage for step in unknown.steps] == [Stage.COPY, Stage.ASK], "what it holds beyond its leader is not known"
+    trimmed = replace(cut, verdict="inconclusive", restart_offset=9, cause=Cause.NO_COMMON_RANGE)
+    restarted = plan_of(replace(found, verdicts=(trimmed,)), RE_READ)
+    assert [step.stage for step in restarted.steps] == [Stage.COPY, Stage.START], "what retention makes it remove is"
+    assert "broker 2 empties its log and starts at 9, which removes 5 records" in restarted.steps[1].reasons[1]
     agrees = replace(cut, verdict="cannot_rejoin", truncation_offset=5)
     same = plan_of(replace(found, verdicts=(agrees,)), RE_READ)
     assert same.steps == (), "what it truncates it fetches again"
     assert not any("Do not start" in text for text in same.decisions)
     other = plan_of(replace(found, verdicts=(replace(agrees, divergence_offset=7),)), RE_READ)
-    assert [step.safety for step in other.steps] == [Safety.SAVE]
+    assert [step.stage for step in other.steps] == [Stage.COPY]
     gone = plan_of(replace(found, verdicts=(replace(cut, already_truncated=True),)), RE_READ)
     assert gone.steps == ()
     assert "already truncated" in gone.decisions[0]
@@ -271,8 +280,12 @@ def test_old_clusters_are_told_that_their_tools_are_others() -> None:
         roles=roles("t", 2, 1, 3, leader=1, isr=(1, 2, 3), min_insync_replicas=2),
         protocol="kip-101",
     )
-    assert "kafka-reassign-partitions.sh with --zookeeper" in render_plan(plan_of(bad, RE_READ))
+    old = render_plan(plan_of(bad, RE_READ))
+    assert 'kafka-reassign-partitions.sh --zookeeper "$ZOOKEEPER" --reassignment-json-file' in old
+    assert "export ZOOKEEPER=HOST:PORT" in old
+    assert "--zookeeper" in render_plan(plan_of(replace(bad, protocol="truncate-on-fetch", kafka_version="2.5.1"), RE_READ))
     assert "--zookeeper" not in render_plan(plan_of(replace(bad, protocol="truncate-on-fetch"), RE_READ))
+    assert "--zookeeper" not in render_plan(plan_of(replace(bad, kafka_version="3.9.1"), RE_READ)), "whatever the rule"
     assert "--zookeeper" not in render_plan(plan_of(facts(protocol="kip-101"), RE_READ)), "an empty plan needs no tool"
 
 
@@ -293,7 +306,8 @@ def test_a_corrected_checkpoint_lies_at_its_place_with_what_it_does() -> None:
     made = files(plan)
     assert made.pop("checkpoints/broker-1/t-0/leader-epoch-checkpoint") == "0\n2\n6 0\n7 1800\n"
     assert made.keys() == {"checkpoints/broker-1/put-in-place.sh"}
-    assert "DIR_1 is `/var/lib/kafka/data-0`" in plan.steps[0].reasons[0]
+    assert "DIR_1 is the one that was audited as `/var/lib/kafka/data-0`" in plan.steps[0].reasons[0]
+    assert "/var/lib/kafka" not in made["checkpoints/broker-1/put-in-place.sh"], "it may be the only copy"
     assert (
         plan.steps[0]
         .reasons[1]
@@ -336,7 +350,7 @@ def test_a_corrected_file_does_not_make_up_for_batches_of_its_own_log(diverged: 
     wrong = log("t", 2, corrected_checkpoint="0\n0\n", corrected_entries=(), rejoins_once_corrected=rejoins)
     found = facts(verdicts=(verdict("t", 2, "unreadable"),), roles=roles("t", 1, 2, 3, **known), logs=(wrong, log("t", 3)))
     plan = plan_of(found, RE_READ)
-    assert [step.safety for step in plan.steps] == ([Safety.CHECKPOINT] if is_corrected else [])
+    assert [step.stage for step in plan.steps] == ([Stage.START] if is_corrected else [])
     assert ["batches that are not the leader's" in one.why for one in plan.refusals] == ([] if is_corrected else [True])
 
 
@@ -356,14 +370,17 @@ def test_a_diverged_replica_is_corrected_rather_than_rebuilt_and_saved_before_it
         logs=(wrong, log("u", 2)),
     )
     plan = plan_of(found, RE_READ)
-    assert [step.safety for step in plan.steps] == [Safety.SAVE, Safety.CHECKPOINT]
+    assert [step.stage for step in plan.steps] == [Stage.COPY, Stage.START]
     assert [row[2] for row in list(csv.reader(io.StringIO(files(plan)["save-first.csv"])))[1:]] == ["t-0", "u-0"]
     assert "`u-0`: broker 2 truncates to 10, which removes 5 records, 4 of them committed." in plan.steps[1].reasons
     cuts = [row[:9] for row in list(csv.reader(io.StringIO(files(plan)["truncations.csv"])))[1:]]
     assert cuts == [["t", "0", "1", "yes", "2", "13", "", "", ""], ["u", "0", "1", "yes", "2", "10", "", "5", "5"]]
     stuck = replace(wrong, rejoins_once_corrected=(replace(rejoins[0], truncation_offset=None, catches_up=False),))
     rebuilt = plan_of(replace(found, logs=(stuck, log("u", 2))), RE_READ)
-    assert [step.safety for step in rebuilt.steps] == [Safety.SAVE, Safety.START, Safety.REBUILD, Safety.REBUILD]
+    assert [step.stage for step in rebuilt.steps] == [Stage.COPY, Stage.REBUILD, Stage.REBUILD], "the broker runs"
+    down = tuple(replace(role, in_isr=False, standing="down") if role.broker_id == 2 else role for role in found.roles)
+    started = plan_of(replace(found, logs=(stuck, log("u", 2)), roles=down), RE_READ)
+    assert [step.stage for step in started.steps] == [Stage.COPY, Stage.START, Stage.REBUILD, Stage.REBUILD]
     assert not rebuilt.refusals
 
 
@@ -380,28 +397,31 @@ def test_files_of_one_broker_share_one_restart_and_one_script(tmp_path: Path) ->
     Path(logs[2].log_dir, logs[2].directory).mkdir(parents=True)
     plan = plan_of(facts(logs=(*logs, _corrected("t", 2, disks[0], "0\n0\n"))), RE_READ)
     assert [step.title for step in plan.steps] == [
-        "Correct 3 leader-epoch-checkpoints on broker 1, in one restart",
-        "Correct 1 leader-epoch-checkpoint on broker 2, in one restart",
+        "Restart broker 1: corrects 3 leader-epoch-checkpoints",
+        "Restart broker 2: corrects 1 leader-epoch-checkpoint",
     ]
-    assert [line.split(":")[0] for line in plan.steps[0].commands] == [
+    assert [line.split(":")[0] for line in plan.steps[0].commands][:3] == [
         "# stop broker 1",
         "# on its host, in a copy of this folder",
-        "# start broker 1",
+        "# start broker 1 on its host, unless it runs, and wait until this lists it",
     ]
     _write(plan, tmp_path / "plan")
     script = ["/bin/sh", str(tmp_path / "plan" / "checkpoints" / "broker-1" / "put-in-place.sh")]
+    places = {**os.environ, "DIR_1": str(disks[0]), "DIR_2": str(disks[1])}
     for _again in range(2):
-        subprocess.run(script, check=True, cwd=tmp_path)
+        subprocess.run(script, check=True, cwd=tmp_path, env=places)
         for number, one in enumerate(logs):
             assert Path(one.log_dir, one.directory, "leader-epoch-checkpoint").read_text() == f"0\n1\n{number} 0\n"
-    subprocess.run([*script, "undo"], check=True, cwd=tmp_path)
+    subprocess.run([*script, "undo"], check=True, cwd=tmp_path, env=places)
     assert [file.read_text() for file in old.values()] == ["0\n0\n"] * 2
     moved = tmp_path / "elsewhere"
     shutil.copytree(disks[1], moved)
     shutil.rmtree(disks[1])
-    wrong = subprocess.run(script, check=False, cwd=tmp_path, capture_output=True, text=True)
+    unnamed = subprocess.run(script, check=False, cwd=tmp_path, capture_output=True, text=True)
+    assert (unnamed.returncode != 0, "name a log directory" in unnamed.stderr) == (True, True)
+    wrong = subprocess.run(script, check=False, cwd=tmp_path, capture_output=True, text=True, env=places)
     assert (wrong.returncode, "no such directory" in wrong.stderr) == (1, True)
-    subprocess.run(script, check=True, cwd=tmp_path, env={**os.environ, "DIR_2": str(moved)})
+    subprocess.run(script, check=True, cwd=tmp_path, env=places | {"DIR_2": str(moved)})
     assert (moved / logs[1].directory / "leader-epoch-checkpoint").read_text() == "0\n1\n1 0\n"
     assert not list(tmp_path.rglob("pwned"))
 
@@ -414,13 +434,12 @@ def test_a_bad_replica_is_rebuilt_in_two_steps_and_never_below_min_isr() -> None
     assert json.loads(made["reassign-1-take-out.json"])["partitions"] == [{"topic": "t", "partition": 0, "replicas": [2, 1]}]
     assert json.loads(made["reassign-2-put-back.json"])["partitions"] == [{"topic": "t", "partition": 0, "replicas": [2, 1, 3]}]
     assert made["reassign-undo.json"] == made["reassign-2-put-back.json"]
-    assert any("--throttle" in line for line in plan.steps[1].commands)
+    assert any("--throttle" in line for line in plan.steps[-1].commands)
     assert [one.holds for one in plan.presumptions] == [True]
     for fields, why in (
         ({"roles": roles("t", 2, 1, 3, leader=1, isr=(1, 3), min_insync_replicas=2)}, "min.insync.replicas is 2"),
         ({"roles": roles("t", 1, 3, leader=1, isr=(1, 3))}, "only the leader would stay in sync"),
         ({"roles": tuple(replace(role, position=None) for role in found.roles)}, "order of its replicas"),
-        ({"verdicts": (replace(bad, leader_source="inferred"),)}, "only inferred"),
         ({"verdicts": (replace(bad, verdict="content_mismatch"),)}, "which one is right"),
     ):
         refused = plan_of(replace(found, **fields), RE_READ)
@@ -430,16 +449,20 @@ def test_a_bad_replica_is_rebuilt_in_two_steps_and_never_below_min_isr() -> None
 
 def test_what_is_unreadable_and_nobody_has_seen_is_not_deleted() -> None:
     bad = verdict("t", 3, "unreadable")
-    found = facts(verdicts=(bad,), roles=roles("t", 2, 1, 3, leader=1, isr=(1, 2, 3), min_insync_replicas=2))
+    found = facts(
+        verdicts=(bad,), roles=roles("t", 2, 1, 3, leader=1, isr=(1, 2, 3), min_insync_replicas=2), logs=(log("t", 3, batch_count=4),)
+    )
     own, others = frozenset({("t", 0, 3)}), frozenset({("t", 0, 2), ("t", 1, 3)})
     for kept, why in (
         (replace(found, not_read=own), "let the audit's user read it"),
         (replace(found, had_a_tail=own, not_read=own), "an earlier run found records"),
         (replace(found, had_a_tail=own), "an earlier run found records"),
+        (replace(found, logs=()), "nothing of it could be read"),
     ):
-        refused = plan_of(kept, RE_READ)
-        assert refused.steps == ()
-        assert why in refused.refusals[0].why
+        (asked,) = plan_of(kept, RE_READ).steps
+        assert asked.stage is Stage.ASK
+        assert why in asked.reasons[1]
+        assert "Wanted: the directory of `t-0` on broker 3, copied again" in asked.reasons[1]
     assert plan_of(replace(found, not_read=others, had_a_tail=others), RE_READ).steps
     readable = replace(found, verdicts=(replace(bad, verdict="log_matching_violation"),), had_a_tail=own)
     assert plan_of(readable, RE_READ).steps, "what is wrong with it is known"
@@ -651,7 +674,7 @@ def test_an_earlier_plan_is_never_overwritten(tmp_path: Path) -> None:
 
 
 def _led(plan: Plan) -> list[str]:
-    return [step.title.split(":")[0].split(" for ")[0] for step in plan.steps if step.safety is Safety.ELECT]
+    return [step.title.split(":")[0] for step in plan.steps if step.stage is Stage.START and ": leads" in step.title]
 
 
 def _isr(topic: str, best: int, isr: int, *, loses: int, instead: int) -> RunFinding:
@@ -668,9 +691,10 @@ def test_who_may_be_elected_cleanly_is_not_started_before_the_better_leader() ->
         offline=(_isr("a", 3, 2, loses=1, instead=9), _isr("b", 2, 2, loses=0, instead=0)), roles=(*roles("a", 3, 2), *roles("b", 3, 2))
     )
     plan = plan_of(found, RE_READ)
-    assert _led(plan) == ["Elect broker 3", "Start broker 2"]
-    assert "# broker 2 must not run yet" in plan.steps[0].commands[0]
-    assert not any("must not run" in line for line in plan.steps[1].commands)
+    assert _led(plan) == ["Start broker 3", "Start broker 2"]
+    first, second = (step for step in plan.steps if ": leads" in step.title)
+    assert "# broker 2 must not run yet, else it leads instead: stop it" in first.commands
+    assert not any("must not run" in line for line in second.commands)
     assert "Do not start all brokers at once" in plan.decisions[-1]
 
 
@@ -679,7 +703,7 @@ def test_where_partitions_contradict_each_other_the_smaller_loss_gives_way() -> 
         offline=(_isr("a", 1, 2, loses=0, instead=3), _isr("b", 2, 1, loses=0, instead=9)), roles=(*roles("a", 1, 2), *roles("b", 2, 1))
     )
     plan = plan_of(found, RE_READ)
-    assert _led(plan) == ["Elect broker 2"]
+    assert _led(plan) == ["Start broker 2"]
     assert json.loads(files(plan)["elect-unclean.json"])["partitions"] == [{"topic": "b", "partition": 0}]
     (refusal,) = plan.refusals
     assert (refusal.what, refusal.where) == ("elect broker 1 for", ("`a-0`",))
@@ -700,7 +724,7 @@ def test_equals_are_led_by_whichever_is_started_first() -> None:
     plan = plan_of(found, RE_READ)
     assert not plan.refusals
     assert _led(plan) == ["Start broker 1"]
-    assert "leads 2 partitions" in plan.steps[0].title
+    assert "leads 2 partitions (cleanly)" in plan.steps[0].title
 
 
 def test_a_cluster_that_was_shut_down_is_started_in_order_if_something_else_is_offline() -> None:
@@ -709,7 +733,7 @@ def test_a_cluster_that_was_shut_down_is_started_in_order_if_something_else_is_o
     assert [step.title for step in alone.steps] == ["Start the cluster"]
     found = facts(offline=(stopped, _isr("a", 3, 2, loses=1, instead=9)), roles=(*roles("b", 2, 3), *roles("a", 3, 2)))
     plan = plan_of(found, RE_READ)
-    assert _led(plan) == ["Elect broker 3", "Start broker 2"]
+    assert _led(plan) == ["Start broker 3", "Start broker 2"]
     assert not any("was stopped cleanly" in text for text in plan.decisions)
 
 

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from replica_audit import cli
-from replica_audit.report.facts.recovery_facts import RecoveryFacts
-from replica_audit.report.plan.plan import plan_of
-from replica_audit.report.plan.steps import GroupPolicy, Safety
+from replica_audit.recovery.facts import RecoveryFacts
+from replica_audit.recovery.steps import CorrectFile, GroupPolicy, Stage
 from replica_audit.rows.replicas import FollowerOnceCorrected
-from tests.report.test_plan import facts, log, roles, verdict
+from tests.report.test_plan import facts, log, plan_of, roles, verdict
 from tests.support.rows import sparse
 
 LOSS = Path(__file__).resolve().parents[1] / "data" / "sample" / "committed-loss"
@@ -39,11 +38,11 @@ def test_it_is_followed_from_top_to_bottom(tmp_path: Path, capsys: pytest.Captur
     plan = tmp_path / "plan"
     assert cli.main(["triage", "--input", str(root), "--plan", str(plan)]) == 1
     text = (plan / "PLAN.md").read_text()
-    assert [line.partition(": ")[2].split(",")[0] for line in text.splitlines() if line.startswith("## Step")] == [
+    assert [line.split(": ")[1].split(",")[0] for line in text.splitlines() if line.startswith("## Step")] == [
         "Copy 1 replica directory of broker 1 to a safe place",
-        "Correct 1 leader-epoch-checkpoint on broker 2",
-        "Only after the copies are made: start broker 1",
-        "Reset 4 consumer groups: re-read",
+        "Restart broker 2",
+        "Start broker 1",
+        "Reset 4 consumer groups",
     ]
     assert "- `billing-0`: broker 1 truncates to 10, " in text
     assert "a salvage of this run lacks what lies between: keep the copies of their directories (`billing-0` on broker 1)" in text
@@ -72,42 +71,43 @@ def _facts(*then: FollowerOnceCorrected, kind: str = "log_matching_violation", *
     )
 
 
-def _steps(found: RecoveryFacts) -> list[Safety]:
-    return [step.safety for step in plan_of(found, GroupPolicy.RE_READ).steps]
+def _steps(found: RecoveryFacts) -> list[Stage]:
+    return [step.stage for step in plan_of(found, GroupPolicy.RE_READ).steps]
 
 
 @pytest.mark.parametrize("kind", ["log_matching_violation", "inconclusive", "cannot_rejoin", "committed_loss", "stale_tail"])
 def test_what_the_follower_truncates_by_the_corrected_file_is_copied_first(kind: str) -> None:
     plan = plan_of(_facts(_then(2), kind=kind), GroupPolicy.RE_READ)
-    assert [step.safety for step in plan.steps] == [Safety.SAVE, Safety.CHECKPOINT, Safety.START]
-    assert plan.steps[2].reasons == ("`t-0`: broker 2 truncates to 10, which removes an unknown number of records.",)
+    assert [step.stage for step in plan.steps] == [Stage.COPY, Stage.START, Stage.START]
+    assert plan.steps[2].reasons[1:] == ("`t-0`: broker 2 truncates to 10, which removes an unknown number of records.",)
     same = plan_of(_facts(_then(2), kind=kind, truncation_offset=10), GroupPolicy.RE_READ)
-    assert same.steps[2].reasons == ("`t-0`: broker 2 truncates to 10, which removes 5 records.",)
+    assert same.steps[2].reasons[1:] == ("`t-0`: broker 2 truncates to 10, which removes 5 records.",)
     assert not any("a salvage of this run lacks" in reason for reason in same.steps[0].reasons)
 
 
 def test_a_follower_that_truncates_nothing_or_only_what_the_leader_has_needs_the_file_alone() -> None:
-    assert _steps(_facts(_then(2, truncation_offset=None))) == [Safety.SAVE, Safety.CHECKPOINT], "with the wrong file it truncates"
-    assert _steps(_facts(_then(2), kind="cannot_rejoin", divergence_offset=None, truncation_offset=None)) == [Safety.CHECKPOINT]
-    assert _steps(_facts(_then(2), kind="committed_loss", already_truncated=True)) == [Safety.CHECKPOINT]
+    assert _steps(_facts(_then(2, truncation_offset=None))) == [Stage.COPY, Stage.START], "with the wrong file it truncates"
+    assert _steps(_facts(_then(2), kind="cannot_rejoin", divergence_offset=None, truncation_offset=None)) == [Stage.START]
+    assert _steps(_facts(_then(2), kind="committed_loss", already_truncated=True)) == [Stage.START]
 
 
 def test_a_follower_that_stays_diverged_is_copied_and_rebuilt_after_it() -> None:
     plan = plan_of(_facts(_then(2, still_diverged=True), truncation_offset=None), GroupPolicy.RE_READ)
-    assert [step.safety for step in plan.steps] == [Safety.SAVE, Safety.CHECKPOINT, Safety.REBUILD, Safety.REBUILD]
+    assert [step.stage for step in plan.steps] == [Stage.COPY, Stage.START, Stage.START, Stage.REBUILD, Stage.REBUILD]
+    assert plan.steps[2].title.startswith("Start broker 2"), "which deletes it"
     assert (
         plan.steps[1]
         .reasons[1]
         .endswith("truncates to 10 and catches up, but keeps batches that are not the leader's: do not let it lead.")
     )
     unknown = _facts(_then(2, still_diverged=True), kind="inconclusive", truncation_offset=None, divergence_offset=None)
-    assert _steps(unknown) == [Safety.SAVE, Safety.CHECKPOINT], "audited again before it is started"
+    assert _steps(unknown) == [Stage.COPY, Stage.START], "audited again before it is started"
 
 
 def test_a_leader_that_is_gone_or_nobody_corrects_heals_nothing() -> None:
     refused = _facts(_then(2), _then(3, catches_up=False))
-    assert Safety.CHECKPOINT not in _steps(refused)
-    assert _steps(refused)[-2:] == [Safety.REBUILD, Safety.REBUILD]
+    assert not [one for step in plan_of(refused, GroupPolicy.RE_READ).steps for one in step.actions if isinstance(one, CorrectFile)]
+    assert _steps(refused)[-2:] == [Stage.REBUILD, Stage.REBUILD]
     gone = replace(_facts(_then(2), _then(3)), gone=frozenset({2}))
     assert set(gone.healed_by_leader) == {("t", 0, 3)}
 
@@ -118,6 +118,6 @@ def test_a_leader_has_its_file_before_its_follower_starts_with_its_own() -> None
     leads = log("v", 3, corrected_checkpoint="0\n0\n", corrected_entries=(), rejoins_once_corrected=(replace(_then(2), leader_id=3),))
     cut = verdict("v", 2, "stale_tail", leader_id=3, truncation_offset=15, removed_records=1)
     found = facts(verdicts=(cut,), roles=roles("v", 3, 2, leader=3, isr=(3,)), logs=(first, leads, log("v", 2)))
-    steps = [step for step in plan_of(found, GroupPolicy.RE_READ).steps if step.safety is Safety.CHECKPOINT]
-    assert [step.title.partition(" on ")[2] for step in steps] == ["broker 3, in one restart", "broker 2, in one restart"]
+    steps = [step for step in plan_of(found, GroupPolicy.RE_READ).steps if step.stage is Stage.START]
+    assert [step.title.partition(":")[0] for step in steps] == ["Restart broker 3", "Restart broker 2"]
     assert "`v-0`: broker 2 truncates to 10, which removes an unknown number of records." in steps[1].reasons

@@ -14,7 +14,8 @@ from replica_audit.words import count
 
 if TYPE_CHECKING:
     from replica_audit.past.run import PastRun
-    from replica_audit.report.plan.steps import Plan
+    from replica_audit.recovery.facts import RecoveryFacts
+    from replica_audit.recovery.steps import Plan
 
 _PLAN_HELP = """\
 Write the steps that repair the findings of a past run, safest first, and the files that Kafka's
@@ -79,17 +80,16 @@ def write_plan(run: PastRun, flag: str, folder: Path, policy: str, cluster: str 
 
     Raises:
         UsageError: the run does not have the cluster; a broker is not gone by the run, or it is not said of which cluster it is.
+        PlanDefectError: a plan would break one of its own rules; nothing is written.
         OutputError: the folder cannot be written.
     """
     from replica_audit.past.recovery import recovery_facts
-    from replica_audit.report.plan.names import file_name
-    from replica_audit.report.plan.plan import plan_of
-    from replica_audit.report.plan.steps import GroupPolicy
+    from replica_audit.recovery.names import file_name
 
     chosen = recovery_facts(run, cluster_id=cluster, gone=frozenset(gone or ()))
     if not chosen:
         raise UsageError(f"run {run.run_id} has no cluster to plan for")
-    made = {f"{file_name(facts.cluster_id)}/" if len(chosen) > 1 else "": plan_of(facts, GroupPolicy(policy)) for facts in chosen}
+    made = {f"{file_name(facts.cluster_id)}/" if len(chosen) > 1 else "": _planned(facts, policy) for facts in chosen}
     files = [(f"{below}{name}", content, executable) for below, plan in made.items() for name, content, executable in _files(plan)]
     write_folder(flag, folder, files)
     for below, plan in made.items():
@@ -97,8 +97,17 @@ def write_plan(run: PastRun, flag: str, folder: Path, policy: str, cluster: str 
         tell(f"plan for cluster {plan.cluster_id}: {steps}, {len(plan.refusals)} refused: {folder}/{below}PLAN.md")
 
 
+def _planned(facts: RecoveryFacts, policy: str) -> Plan:
+    from replica_audit.recovery.plan import plan_of
+    from replica_audit.recovery.steps import GroupPolicy
+    from replica_audit.report.advice.decisions import decisions
+    from replica_audit.report.facts.due_facts import due_of
+
+    return plan_of(facts, GroupPolicy(policy), [one.text for one in decisions(due_of(facts))])
+
+
 def _files(plan: Plan) -> Iterator[tuple[str, str, bool]]:
-    from replica_audit.report.plan.plan_text import render_plan
+    from replica_audit.recovery.document import render_plan
 
     yield "PLAN.md", render_plan(plan), False
     for file in plan.files:

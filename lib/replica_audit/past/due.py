@@ -16,8 +16,8 @@ from replica_audit.past.unconfirmed import missing_part, still_open
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW
 from replica_audit.protocol.verdict.partition_findings import BAD_ENDS, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.recovery.facts import PartitionKey
 from replica_audit.report.facts.due_facts import NAMED, STOPPED, STUCK, UNKNOWN, DueElection, DueFacts, DueGroups, DuePartitions, KnownSum
-from replica_audit.report.facts.recovery_facts import PartitionKey
 from replica_audit.rows import CONSUMER_IMPACTS, FINDINGS, OPEN_TRANSACTIONS, REPLICA_VERDICTS
 
 pc: Any = pyarrow.compute  # whose stubs lack overloads that are used here

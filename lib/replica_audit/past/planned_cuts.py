@@ -12,8 +12,8 @@ from replica_audit.past.recovery import recovery_of
 from replica_audit.past.run import PastRun
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.report.facts.recovery_facts import PartitionKey
-from replica_audit.report.plan.elections import leaders_by_plan
+from replica_audit.recovery.elections import leaders_by_plan
+from replica_audit.recovery.facts import PartitionKey
 from replica_audit.rows import FINDINGS
 from replica_audit.rows.what_if import FollowerCut
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from replica_audit.errors import UsageError
+from replica_audit.formats.log_dir.names import OFFSET_CHECKPOINTS
 from replica_audit.model import NOT_OPENED
 from replica_audit.past.run import PastRun
 from replica_audit.past.set_aside import SET_ASIDE_COLUMNS, is_set_aside
@@ -16,8 +17,8 @@ from replica_audit.past.unconfirmed import missing_part, still_open
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import BAD_ENDS, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
-from replica_audit.report.facts.recovery_facts import ActedSetAside, PartitionKey, RecoveryFacts, ReplicaKey, keys_of
-from replica_audit.report.plan.gone import without_gone
+from replica_audit.recovery.facts import ActedSetAside, PartitionKey, RecoveryFacts, ReplicaKey, keys_of
+from replica_audit.recovery.gone import without_gone
 from replica_audit.rows import (
     CONSUMER_IMPACTS,
     FINDINGS,
@@ -34,13 +35,15 @@ from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.replicas import ReplicaLog, ReplicaRole
-from replica_audit.rows.runs import NO_CLUSTER
+from replica_audit.rows.runs import NO_CLUSTER, ReportedProblem
 from replica_audit.rows.transactions import OpenTransactionRow
 from replica_audit.rows.what_if import WhatIfLeader
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+WHOSE_FILES = ("two-copies-of-a-broker", "directory-id-of-two-brokers", "missing-meta-properties")
+"""Codes of problems that make it a guess which broker's files were read."""
 _TAILS = (Verdict.COMMITTED_LOSS, Verdict.STALE_TAIL)
 Row = TypeVar("Row", bound="DataclassInstance")
 
@@ -80,7 +83,17 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
     transactions = _rows(run, OPEN_TRANSACTIONS, OpenTransactionRow, own & ds.field("hangs_because").is_valid())
     wrong = ds.field("corrected_checkpoint").is_valid() | ds.field("unreadable_reason").is_valid()
     corrected = _rows(run, REPLICA_LOGS, ReplicaLog, own & wrong)
-    keys = keys_of(offline) | keys_of(verdicts) | keys_of(groups) | keys_of(transactions) | keys_of(corrected) | _keys_on(run, own, gone)
+    never_fetch = _found_now(run, own, (PartitionCode.FETCH_FAILS_FOREVER,))
+    at_ends = _found_now(run, own, BAD_ENDS)
+    keys = (
+        {key[:2] for key in (*never_fetch, *at_ends)}
+        | keys_of(offline)
+        | keys_of(verdicts)
+        | keys_of(groups)
+        | keys_of(transactions)
+        | keys_of(corrected)
+        | _keys_on(run, own, gone)
+    )
     logs = _of(keys, _rows(run, REPLICA_LOGS, ReplicaLog, own & _topics(keys))) if keys else ()
     inconclusive = run.counts(REPLICA_VERDICTS, ["verdict"], own & (ds.field("verdict") == str(Verdict.INCONCLUSIVE)))
     facts = RecoveryFacts(
@@ -91,7 +104,7 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         roles=_of(keys, _rows(run, REPLICA_ROLES, ReplicaRole, own & _topics(keys))) if keys else (),
         logs=logs,
         groups=tuple(sorted(groups, key=lambda one: (one.group_id, one.topic, one.partition))),
-        candidates=_candidates(run, own, keys_of(offline)) if offline else (),
+        candidates=_candidates(run, own, keys_of(offline) | keys_of(verdicts)) if offline or verdicts else (),
         transactions=tuple(sorted(transactions, key=lambda one: (one.topic, one.partition, one.first_offset))),
         inconclusive=sum(inconclusive.values()),
         problems=sum(run.counts(INPUT_ERRORS, ["cluster_id"], own).values()),
@@ -99,7 +112,11 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         protocol=next((row.protocol for row in run.runs if row.cluster_id == cluster_id), None),
         not_read=_not_read(run, own, [log for log in logs if log.unreadable_reason is not None]),
         had_a_tail=_had_a_tail(run, own),
-        bad_ends=tuple(sorted(_replicas(run, own & ds.field("status").isin(FOUND_NOW) & ds.field("code").isin(list(map(str, BAD_ENDS)))))),
+        bad_ends=tuple(sorted(at_ends)),
+        short_copies=frozenset(_found_now(run, own, (PartitionCode.ENDS_BELOW_HIGH_WATERMARK,))),
+        never_fetch=frozenset(never_fetch),
+        doubted=_rows(run, INPUT_ERRORS, ReportedProblem, own & (ds.field("code").isin(WHOSE_FILES) | _is_small_file())),
+        kafka_version=next((row.kafka_version for row in run.runs if row.cluster_id == cluster_id), None),
         still_open=still_open(run, cluster_id),
         set_aside=tuple(ActedSetAside(**row) for row in run.read(FINDINGS, SET_ASIDE_COLUMNS, is_set_aside(own)).to_pylist()),
         missing=missing_part(run, cluster_id),
@@ -123,6 +140,16 @@ def _had_a_tail(run: PastRun, own: ds.Expression) -> frozenset[ReplicaKey]:
     """Replicas that held what their leaders did not, by findings that this run could not confirm."""
     is_open = own & (ds.field("status") == str(Status.UNCONFIRMED)) & ds.field("code").isin(list(map(str, _TAILS)))
     return frozenset(_replicas(run, is_open))
+
+
+def _is_small_file() -> ds.Expression:
+    """Whether a problem is of a checkpoint of offsets that a broker cannot read: it takes the log directory offline, if its file is so."""
+    return (ds.field("code") == "malformed") & ds.field("kind").isin(OFFSET_CHECKPOINTS)
+
+
+def _found_now(run: PastRun, own: ds.Expression, codes: Collection[PartitionCode]) -> list[ReplicaKey]:
+    """The replicas of findings of this run with one of the codes."""
+    return _replicas(run, own & ds.field("status").isin(FOUND_NOW) & ds.field("code").isin(list(map(str, codes))))
 
 
 def _replicas(run: PastRun, where: ds.Expression) -> list[ReplicaKey]:

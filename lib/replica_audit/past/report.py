@@ -29,9 +29,9 @@ from replica_audit.protocol.cluster.metadata_image import ElectionKind
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.recovery.facts import RecoveryFacts
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import due_of
-from replica_audit.report.facts.recovery_facts import RecoveryFacts
 from replica_audit.report.facts.run_report import (
     Choice,
     Cluster,

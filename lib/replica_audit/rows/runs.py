@@ -98,6 +98,9 @@ class AuditRun:
         "rows that the whole run has in each other table: whoever reads the run compares them first, and refuses a run that lacks some; "
         "null: written by an older version",
     ]
+    kafka_version: Annotated[str | None, "version of the brokers, the lowest where they differ; null: unknown, or of an older version"] = (
+        None
+    )
 
     @property
     def counts(self) -> bool:

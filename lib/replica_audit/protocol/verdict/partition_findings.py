@@ -65,11 +65,15 @@ class ElectionType(StrEnum):
     UNCLEAN = "unclean"
 
 
-def election_type(metadata: PartitionMetadata, broker_id: int) -> ElectionType | None:
-    """What electing a replica would be by the metadata; None where the metadata is not known."""
+def election_type(metadata: PartitionMetadata, broker_id: int, *, crashed: bool = False) -> ElectionType | None:
+    """What electing a replica would be by the metadata; None where the metadata is not known.
+
+    A member of the ELR alone that was not stopped cleanly is taken off it when it registers.
+    """
     if metadata.leader < 0 and not metadata.no_leader:
         return None
-    return ElectionType.CLEAN if broker_id in (metadata.isr or metadata.elr) else ElectionType.UNCLEAN
+    eligible = metadata.isr or (() if crashed else metadata.elr)
+    return ElectionType.CLEAN if broker_id in eligible else ElectionType.UNCLEAN
 
 
 def last_leader(metadata: PartitionMetadata) -> int | None:

@@ -14,9 +14,9 @@ from replica_audit.errors import visible
 from replica_audit.program import option
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.recovery.facts import PartitionKey
+from replica_audit.recovery.still_open import StillOpen
 from replica_audit.report.facts.due_facts import NAMED, STOPPED, UNKNOWN, DueElection, DueFacts, DuePartitions, KnownSum
-from replica_audit.report.facts.recovery_facts import PartitionKey
-from replica_audit.report.facts.still_open import StillOpen
 
 
 class Urgency(IntEnum):

@@ -8,6 +8,7 @@ from shlex import join
 from replica_audit.errors import visible
 from replica_audit.program import option
 from replica_audit.protocol.transactions.open_transactions import HangsBecause
+from replica_audit.recovery.commands import abort_arguments, abort_by_producer
 from replica_audit.report.layout.paragraphs import listed, offsets
 from replica_audit.rows.transactions import TransactionElsewhere, TransactionFacts
 from replica_audit.words import count
@@ -109,16 +110,7 @@ def _names(names: Sequence[str]) -> str:
 
 def abort_command(one: TransactionFacts, topic: str, partition: int) -> tuple[str, str]:
     """The line that ends a transaction, in two parts: the tool, and what it ends."""
-    where = f"{join(option('--topic', topic))} --partition {partition}"
-    if one.abort_form != _BY_PRODUCER:
-        return f"{TOOL} abort", f"{where} --start-offset {one.first_offset}"
-    return f"{TOOL} abort", f"{where} {_by_producer(one)}"
-
-
-def _by_producer(one: TransactionFacts) -> str:
-    # as the tool does for a producer without a marker: no coordinator's epoch is lower
-    epoch = "EPOCH" if one.marker_coordinator_epoch is None else max(one.marker_coordinator_epoch, 0)
-    return f"--producer-id {one.producer_id} --producer-epoch {one.producer_epoch} --coordinator-epoch {epoch}"
+    return f"{TOOL} abort", abort_arguments(one, topic, partition)
 
 
 def about_the_tool(found: Sequence[TransactionFacts]) -> str:
@@ -130,7 +122,7 @@ def about_the_tool(found: Sequence[TransactionFacts]) -> str:
     if first.abort_form == _BY_PRODUCER:
         return f"These brokers are older than the tool, which came with Kafka 3.0: use that of a later release.{epoch}"
     if first.abort_form is None:
-        return f"Brokers before 3.0 need {_by_producer(first)} in place of --start-offset, and the tool of a later release.{epoch}"
+        return f"Brokers before 3.0 need {abort_by_producer(first)} in place of --start-offset, and the tool of a later release.{epoch}"
     return ""
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts, will_be_cut
-from replica_audit.report.facts.still_open import NOTHING_OPEN, MissingPart, StillOpen
+from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, will_be_cut
+from replica_audit.recovery.still_open import NOTHING_OPEN, MissingPart, StillOpen
 from replica_audit.rows.findings import ElectionChoice, RunFinding
 from replica_audit.rows.pairs import ReplicaVerdict
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from replica_audit.protocol.epochs.epoch_table import EpochEntry
 from replica_audit.protocol.epochs.lineage import Span
+from replica_audit.recovery.facts import RecoveryFacts
 from replica_audit.report.facts.exchange_steps import Exchange, exchange
 from replica_audit.report.facts.partition_facts import PartitionFacts, damaged_batches, partition_facts
 from replica_audit.report.facts.partition_recovery import partition_recovery
 from replica_audit.report.facts.question import Question, Subject, find
-from replica_audit.report.facts.recovery_facts import RecoveryFacts
 from replica_audit.report.facts.short_paths import below, common_folder, lies_in
 from replica_audit.report.facts.spans import LogState, clipped, history_of_batches, history_of_entries, joined
 from replica_audit.report.facts.tables import Tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
-from replica_audit.report.facts.recovery_facts import RecoveryFacts
+from replica_audit.recovery.facts import RecoveryFacts
 from replica_audit.report.facts.tables import Tables
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from replica_audit.errors import visible
 from replica_audit.program import option
 from replica_audit.protocol.salvage.replay_choice import KeptBack
+from replica_audit.recovery.names import cell, partition_shown, plain, shown
 from replica_audit.report.facts.salvage_facts import SavedCut, SavedPartition, SavedRecords
-from replica_audit.report.plan.names import cell, partition_shown, plain, shown
 from replica_audit.words import count
 
 _LISTED = 1000  # rows of a table; salvage.json has all

@@ -36,6 +36,7 @@ def about_cluster(root: Root, facts: ClusterFacts) -> dict[str, object]:
     return {
         "protocol": str(facts.applies),
         "protocol_reason": facts.generation.reason,
+        "kafka_version": facts.kafka_version,
         "path": str(root.path),
         "brokers": len({broker.broker_id for broker in root.brokers}),
         "broker_ids": sorted({broker.broker_id for broker in root.brokers}),

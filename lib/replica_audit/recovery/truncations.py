@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts, will_be_cut
-from replica_audit.report.plan.elections import best_choice, leaders_by_plan
-from replica_audit.report.plan.gone import brokers_shown, unknown_of_gone
-from replica_audit.report.plan.kafka_files import table_csv
-from replica_audit.report.plan.names import cell, partition_shown
+from replica_audit.recovery.commands import table_csv
+from replica_audit.recovery.elections import best_choice, leaders_by_plan
+from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, will_be_cut
+from replica_audit.recovery.gone import brokers_shown, unknown_of_gone
+from replica_audit.recovery.names import cell, partition_shown
 from replica_audit.rows.findings import ElectionChoice
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.replicas import FollowerOnceCorrected

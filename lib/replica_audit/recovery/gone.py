@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from replica_audit.errors import UsageError
-from replica_audit.protocol.cluster.fencing import DOWN
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts, will_be_cut
+from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, will_be_cut
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.replicas import ReplicaRole
 from replica_audit.rows.what_if import FollowerCut
@@ -58,31 +57,12 @@ def _check(facts: RecoveryFacts, gone: frozenset[int]) -> None:
         known = ", ".join(map(str, sorted(facts.brokers))) or "none"
         raise UsageError(f"--gone {unknown[0]}: cluster {facts.cluster_id} of run {facts.run_id} has no such broker; it has: {known}")
     for broker in sorted(gone):
-        seen = next(seen_running(facts, broker), None)
+        seen = facts.seen_running.get(broker)
         if seen is not None:
             raise UsageError(
                 f"--gone {broker}: run {facts.run_id} saw broker {broker} running ({seen}); if it has been lost since, audit again: "
                 "what was true while it ran does not justify an election without it"
             )
-
-
-def seen_running(facts: RecoveryFacts, broker: int) -> Iterator[str]:
-    """What shows that a broker ran when it was copied: parts of a sentence."""
-    for role in facts.roles:
-        if role.broker_id == broker and role.leader_id == broker:
-            yield f"it leads {role.topic}-{role.partition}"
-        if role.broker_id == broker and role.leader_id >= 0 and role.in_isr and role.standing != "down":
-            yield f"it is in the ISR of {role.topic}-{role.partition}, which broker {role.leader_id} leads"
-    for one in facts.offline:
-        if any(choice.candidate_id == broker and choice.broker_up for choice in one.candidates or ()):
-            yield "it is up according to the cluster's metadata"
-
-
-def is_stopped(facts: RecoveryFacts, broker: int) -> bool | None:
-    """Whether the run saw a broker stopped; None where nothing shows it."""
-    if next(seen_running(facts, broker), None) is not None:
-        return False
-    return True if any(role.broker_id == broker and role.standing == DOWN for role in facts.roles) else None
 
 
 def _without(facts: RecoveryFacts, one: RunFinding, gone: Collection[int]) -> RunFinding:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replica_audit.report.plan.names import plain, shown
-from replica_audit.report.plan.steps import Plan, PlanStep, Safety
+from replica_audit.recovery.names import plain, shown
+from replica_audit.recovery.steps import Plan, PlanStep, Stage
 
 _MOST = 20  # places named in a refusal
 _HOLDS = {True: "the run confirms it", False: "THE RUN CONTRADICTS IT", None: "the run does not show it"}
@@ -15,7 +15,16 @@ def render_plan(plan: Plan) -> str:
     """The whole document."""
     return (
         "\n".join(
-            [*_head(plan), *_decisions(plan), *plan.truncations, *_presumed(plan), *_steps(plan), *_afterwards(plan), *_refused(plan)]
+            [
+                *_head(plan),
+                *_decisions(plan),
+                *plan.truncations,
+                *_instead(plan),
+                *_presumed(plan),
+                *_steps(plan),
+                *_afterwards(plan),
+                *_refused(plan),
+            ]
         )
         + "\n"
     )
@@ -30,16 +39,29 @@ def _head(plan: Plan) -> Iterator[str]:
     elif not plan.steps:
         yield from ("**No step is safe to take.** Below is what was found, and why nothing is planned for it.", "")
     else:
-        yield "The steps are in order of safety: take them one by one, check each, and stop if a check fails."
+        yield "Take the steps one by one in this order, check each, and stop if a check fails."
         yield "The commands are Kafka's own tools; lines that begin with `#` are for you to do. `BOOTSTRAP` is HOST:PORT of a"
-        yield "running broker, or of the first one that you start. If the cluster asks for credentials, add `--command-config FILE`"
+        zookeeper = any("$ZOOKEEPER" in line for step in plan.steps for line in _lines(step))
+        also = "; `ZOOKEEPER` is that of ZooKeeper" if zookeeper else ""
+        yield f"running broker, or of the first one that you start{also}. If the cluster asks for credentials, add `--command-config FILE`"
         yield "(`--admin.config FILE` to kafka-leader-election.sh). Type them in this folder:"
-        yield from ("", "```sh", "export BOOTSTRAP=HOST:PORT", "```", "")
+        yield from ("", "```sh", "export BOOTSTRAP=HOST:PORT", *(["export ZOOKEEPER=HOST:PORT"] if zookeeper else []), "```", "")
+
+
+def _lines(step: PlanStep) -> Iterator[str]:
+    yield from step.commands
+    yield from (check.command for check in step.checks)
+    yield from (file.content for file in step.files if file.executable)
 
 
 def _decisions(plan: Plan) -> Iterator[str]:
     if plan.decisions:
         yield from ("## What is wrong, worst first", "", *(f"- {plain(text)}" for text in plan.decisions), "")
+
+
+def _instead(plan: Plan) -> Iterator[str]:
+    if plan.instead:
+        yield from ("## Other ways, and what they cost", "", *(f"- {text}" for text in plan.instead), "")
 
 
 def _presumed(plan: Plan) -> Iterator[str]:
@@ -54,8 +76,10 @@ def _steps(plan: Plan) -> Iterator[str]:
     for number, step in enumerate(plan.steps, 1):
         yield from (f"## Step {number}: {step.title}", "", *(f"- {reason}" for reason in step.reasons), "")
         yield from _block("Do:", step.commands)
-        yield from _block("Check:", step.check)
+        yield from _block("Check:", tuple(check.command for check in step.checks))
         yield from (f"Undo: {step.undo}", "")
+        if step.cannot_undo:
+            yield from (f"**Cannot be undone:** {step.cannot_undo}.", "")
         yield from _files(step)
 
 
@@ -72,7 +96,7 @@ def _afterwards(plan: Plan) -> Iterator[str]:
     if plan.steps:
         yield from ("## Afterwards", "")
         yield "- Audit again with new copies, and plan again: by then the leaders and the groups' positions are known."
-        if any(step.safety is Safety.SAVE for step in plan.steps):
+        if any(step.stage is Stage.COPY for step in plan.steps):
             yield "- When every replica is in sync, send the saved records again: the commands are in `SALVAGE.md` of the salvage."
         yield ""
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from replica_audit.report.facts.recovery_facts import PartitionKey, RecoveryFacts
-from replica_audit.report.plan.elections import leaders_by_plan
-from replica_audit.report.plan.gone import brokers_shown, gone_replicas
-from replica_audit.report.plan.kafka_files import SERVER, joined, reassignment_json
-from replica_audit.report.plan.names import partition_shown
-from replica_audit.report.plan.rebuilds import THROTTLE
-from replica_audit.report.plan.steps import PlanFile, PlanPart, PlanRefusal, PlanStep, Safety
+from replica_audit.recovery.commands import SERVER, Tools, reassignment_json
+from replica_audit.recovery.elections import leaders_by_plan
+from replica_audit.recovery.facts import PartitionKey, RecoveryFacts
+from replica_audit.recovery.gone import brokers_shown, gone_replicas
+from replica_audit.recovery.names import partition_shown
+from replica_audit.recovery.rebuilds import THROTTLE, VERIFIED
+from replica_audit.recovery.steps import Check, PlanFile, PlanPart, PlanRefusal, PlanStep, PutBack, Shows, Stage, StartBroker, WaitForIsr
 from replica_audit.rows.replicas import ReplicaRole
 from replica_audit.words import count
 
@@ -26,7 +26,7 @@ _NO_LEADER = "it still has no leader after this plan; elect one and plan again"
 _MOVE, _UNDO = "reassign-from-gone.json", "reassign-from-gone-undo.json"
 
 
-def replacing(facts: RecoveryFacts) -> PlanPart:
+def replacing(facts: RecoveryFacts, tools: Tools) -> PlanPart:
     """One step if other brokers can take every lost replica, else one for each broker to replace; refused where that would cost a log."""
     lost = _assigned(facts)
     led = leaders_by_plan(facts)
@@ -35,7 +35,7 @@ def replacing(facts: RecoveryFacts) -> PlanPart:
     moved = _elsewhere(facts, lost, [key for key in lost if key not in alone and key not in waiting])
     if moved:
         refusals = [PlanRefusal(what="rebuild the lost replica of", where=(partition_shown(*key),), why=_NO_LEADER) for key in waiting]
-        return PlanPart(steps=(_move(facts, moved, lost),), refusals=tuple(refusals))
+        return PlanPart(steps=(_move(facts, moved, lost, tools),), refusals=tuple(refusals))
     if waiting:
         why = (
             f"{_NO_LEADER}; until then an empty broker with its id could lead it with an empty log, and the others would truncate "
@@ -43,7 +43,7 @@ def replacing(facts: RecoveryFacts) -> PlanPart:
         )
         what = f"replace {brokers_shown(facts.gone)} by an empty one, for"
         return PlanPart(refusals=tuple(PlanRefusal(what=what, where=(partition_shown(*key),), why=why) for key in waiting))
-    return PlanPart(steps=tuple(_replaced(broker, lost, alone) for broker in sorted(_lost_with(facts, lost))))
+    return PlanPart(steps=tuple(_replaced(broker, lost, alone, tools) for broker in sorted(_lost_with(facts, lost))))
 
 
 def _assigned(facts: RecoveryFacts) -> dict[PartitionKey, list[ReplicaRole]]:
@@ -76,14 +76,14 @@ def _elsewhere(
 
 
 def _move(
-    facts: RecoveryFacts, moved: Mapping[PartitionKey, Sequence[int]], lost: Mapping[PartitionKey, Sequence[ReplicaRole]]
+    facts: RecoveryFacts, moved: Mapping[PartitionKey, Sequence[int]], lost: Mapping[PartitionKey, Sequence[ReplicaRole]], tools: Tools
 ) -> PlanStep:
-    tool = f"kafka-reassign-partitions.sh {SERVER} --reassignment-json-file"
     gone = brokers_shown(facts.gone)
     before = {key: [role.broker_id for role in lost[key]] for key in moved}
     return PlanStep(
-        safety=Safety.REBUILD,
+        stage=Stage.REBUILD,
         title=f"Rebuild {count(len(moved), 'lost replica')} on other brokers",
+        actions=tuple(PutBack((*key, broker)) for key, brokers in moved.items() for broker in brokers if broker not in before[key]),
         reasons=(
             f"{gone.capitalize()} will not come back (--gone). Other brokers take its replicas and fetch them from the leaders; "
             f"which broker takes which is in {_MOVE}, spread evenly. Racks and free disk space "
@@ -92,18 +92,19 @@ def _move(
             "every partition has a leader: an empty broker that a partition's ISR still names could lead it with an empty log.",
             f"The throttle, {THROTTLE} bytes per second, protects clients; raise it if there is room.",
         ),
-        commands=(f"{tool} {_MOVE} --throttle {THROTTLE} --execute",),
-        check=(f"{tool} {_MOVE} --verify   # is complete for each partition; this also removes the throttle",),
-        undo=f"`{tool} {_UNDO} --execute`: the same assignment as before, with {gone}.",
+        commands=(tools.reassign(_MOVE, f"--throttle {THROTTLE} --execute"),),
+        checks=(Check(f"{tools.reassign(_MOVE, '--verify')}   # {VERIFIED}", Shows.IN_SYNC),),
+        undo=f"`{tools.reassign(_UNDO, '--execute')}`: the same assignment as before, with {gone}.",
         files=(PlanFile(name=_MOVE, content=reassignment_json(moved)), PlanFile(name=_UNDO, content=reassignment_json(before))),
     )
 
 
-def _replaced(broker: int, lost: Mapping[PartitionKey, Sequence[ReplicaRole]], alone: Sequence[PartitionKey]) -> PlanStep:
+def _replaced(broker: int, lost: Mapping[PartitionKey, Sequence[ReplicaRole]], alone: Sequence[PartitionKey], tools: Tools) -> PlanStep:
     fetched = sum(any(role.broker_id == broker for role in roles) for roles in lost.values())
     own = [key for key in alone if any(role.broker_id == broker for role in lost[key])]
     return PlanStep(
-        safety=Safety.REBUILD,
+        stage=Stage.REBUILD,
+        actions=(StartBroker(broker, empty=True), WaitForIsr((broker,))),
         title=f"Replace broker {broker} by an empty one with the same id: it fetches {count(fetched, 'replica')} again",
         reasons=(
             f"Broker {broker} will not come back (--gone). No other broker is free to take all of its replicas.",
@@ -117,12 +118,12 @@ def _replaced(broker: int, lost: Mapping[PartitionKey, Sequence[ReplicaRole]], a
             "remove the lost one first, and format with `--no-initial-controllers`.",
         ),
         commands=(
-            f"kafka-topics.sh {SERVER} --describe --unavailable-partitions   # {_expected(own)}: else stop here",
+            f"{tools.topics('--unavailable-partitions')}   # {_expected(own)}: else stop here",
             f"kafka-cluster.sh cluster-id {SERVER}",
             f"# on the host of the new broker {broker}: kafka-storage.sh format --cluster-id CLUSTER_ID --config server.properties",
             f"# start broker {broker} on its host",
         ),
-        check=(joined({broker}),),
+        checks=(Check(tools.in_sync({broker}), Shows.IN_SYNC),),
         undo=f"Stop broker {broker} and empty its disks: the partitions have one replica less again, as before.",
     )
 

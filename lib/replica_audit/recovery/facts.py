@@ -1,4 +1,4 @@
-"""What a run says that somebody has to act upon, of one cluster: what a plan and the decisions at the top of a report are made of."""
+"""What a run says of one cluster that somebody has to act upon: what a plan and the decisions at the top of a report are made of."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from replica_audit.protocol.cluster.fencing import DOWN
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.still_open import NOTHING_OPEN, MissingPart, StillOpen
+from replica_audit.recovery.still_open import NOTHING_OPEN, MissingPart, StillOpen
+from replica_audit.rows.codes import Cause
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.replicas import FollowerOnceCorrected, ReplicaLog, ReplicaRole
+from replica_audit.rows.runs import ReportedProblem
 from replica_audit.rows.transactions import OpenTransactionRow
 from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
 
@@ -29,6 +32,15 @@ def will_be_cut(verdict: ReplicaVerdict) -> bool:
     differs = verdict.divergence_offset is not None or verdict.verdict in _LOSES
     is_open = not verdict.already_truncated and verdict.verdict != Verdict.INCONCLUSIVE
     return is_cut and differs and is_open and verdict.lost_offsets != 0
+
+
+def known_cut(verdict: ReplicaVerdict) -> bool:
+    """Whether a follower, once it runs, removes records that its leader does not hold, and how many is known.
+
+    Besides `will_be_cut` one that the leader's retention makes empty its log: nothing can be compared, but what it removes is certain.
+    """
+    restarts = verdict.restart_offset is not None and verdict.removed_records is not None and verdict.cause == Cause.NO_COMMON_RANGE
+    return will_be_cut(verdict) or (restarts and not verdict.already_truncated and verdict.removed_records != 0)
 
 
 def may_hold_more(verdict: ReplicaVerdict) -> bool:
@@ -59,7 +71,9 @@ class RecoveryFacts:
     `input_errors`. `brokers` are all of the cluster, where some of them are `gone`: those that an operator says will never come back.
     `cut_copies`: verdicts on replicas of these, whose copies hold what their leaders do not. `protocol`: the cluster's truncation rule.
     `not_read`: unreadable replicas of which the audit could not read a file, or the directory; `had_a_tail`: those that by an earlier run
-    hold what their leader does not, which this run could not check; `bad_ends`: one for each finding about the end of a replica's log.
+    hold what their leader does not, which this run could not check; `bad_ends`: one for each finding about the end of a replica's log;
+    `short_copies` those of them whose copies end below their own high watermark; `never_fetch`: followers whose fetcher fails for ever.
+    `doubted`: problems of the input that make it a guess whose files they are. `kafka_version`: the lowest of the brokers.
     """
 
     run_id: str
@@ -83,6 +97,10 @@ class RecoveryFacts:
     still_open: StillOpen = NOTHING_OPEN
     set_aside: tuple[ActedSetAside, ...] = ()
     missing: MissingPart | None = None
+    short_copies: frozenset[ReplicaKey] = frozenset()
+    never_fetch: frozenset[ReplicaKey] = frozenset()
+    doubted: tuple[ReportedProblem, ...] = ()
+    kafka_version: str | None = None
 
     @cached_property
     def replicas(self) -> dict[PartitionKey, list[ReplicaRole]]:
@@ -90,6 +108,15 @@ class RecoveryFacts:
         found: dict[PartitionKey, list[ReplicaRole]] = {}
         for role in sorted(self.roles, key=lambda one: (one.position is None, one.position or 0, one.broker_id)):
             found.setdefault((role.topic, role.partition), []).append(role)
+        return found
+
+    @cached_property
+    def partitions_on(self) -> dict[int, list[PartitionKey]]:
+        """The partitions of each broker."""
+        found: dict[int, list[PartitionKey]] = {}
+        for key, roles in self.replicas.items():
+            for role in roles:
+                found.setdefault(role.broker_id, []).append(key)
         return found
 
     @cached_property
@@ -133,6 +160,38 @@ class RecoveryFacts:
             if may_hold_more(verdict) and replica in self._once_leader_corrected:
                 found[replica] = self._once_leader_corrected[replica]
         return {replica: one for replica, one in found.items() if one.is_cut}
+
+    @cached_property
+    def verdict_of(self) -> dict[ReplicaKey, ReplicaVerdict]:
+        """The finding about each follower that has one."""
+        return {(*one.key, one.follower_id): one for one in self.verdicts}
+
+    def is_stopped(self, broker: int) -> bool | None:
+        """Whether the run saw a broker stopped; None where nothing shows it."""
+        if broker in self.seen_running:
+            return False
+        return True if broker in self._down else None
+
+    @cached_property
+    def seen_running(self) -> dict[int, str]:
+        """Brokers that ran when they were copied, each with what shows it: part of a sentence."""
+        found: dict[int, str] = {}
+        for role in self.roles:
+            name = f"{role.topic}-{role.partition}"
+            if role.broker_id == role.leader_id:
+                found.setdefault(role.broker_id, f"it leads {name}")
+            elif role.leader_id >= 0 and role.in_isr and role.standing != DOWN:
+                found.setdefault(role.broker_id, f"it is in the ISR of {name}, which broker {role.leader_id} leads")
+        for one in self.offline:
+            for choice in one.candidates or ():
+                if choice.broker_up:
+                    found.setdefault(choice.candidate_id, "it is up according to the cluster's metadata")
+        return found
+
+    @cached_property
+    def _down(self) -> frozenset[int]:
+        stopped = {choice.candidate_id for one in self.offline for choice in one.candidates or () if choice.broker_up is False}
+        return frozenset(stopped | {role.broker_id for role in self.roles if role.standing == DOWN})
 
     def cuts_under(self, topic: str, partition: int, candidate_id: int) -> tuple[FollowerCut, ...]:
         """What each replica of a partition without a leader does when it follows a candidate; empty where that is not known."""

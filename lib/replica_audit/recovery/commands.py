@@ -1,0 +1,158 @@
+"""The lines that call Kafka's tools, of the cluster's own version, and the files that they take: JSON, CSV and quoting by libraries.
+
+Sources: LeaderElectionCommand (--path-to-json-file, KIP-460: 2.4), ReassignPartitionsCommand (--reassignment-json-file; without ZooKeeper
+since 2.6), TopicCommand (--bootstrap-server, KIP-377: 2.2), ConfigCommand (of topics without ZooKeeper since 2.5), ConsumerGroupCommand
+(--reset-offsets --from-file: lines of topic,partition,offset), TransactionsCommand (abort --start-offset, KIP-664).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from shlex import join, quote
+
+from replica_audit.program import option
+from replica_audit.protocol.cluster.versions import release
+from replica_audit.rows.codes import Protocol
+from replica_audit.rows.transactions import TransactionFacts
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")  # an apostrophe, too: so that taking one away gives back every name
+SERVER, ZOOKEEPER = '--bootstrap-server "$BOOTSTRAP"', '--zookeeper "$ZOOKEEPER"'
+_NEWEST, _OLD = (4, 99), (1, 1)
+_SCRIPT = """\
+#!/bin/sh
+# Written by an audit; read it before you run it. It stops at the first line that fails.
+set -eu
+: "${BOOTSTRAP:?set BOOTSTRAP to HOST:PORT of a broker, and CONFIG to a file for --command-config if the cluster asks for credentials}"
+cd -- "$(dirname -- "$0")"
+run() { tool=$1; shift; "$tool" --bootstrap-server "$BOOTSTRAP" ${CONFIG:+--command-config "$CONFIG"} "$@"; }
+"""
+_SCRIPT_OF_ZOOKEEPER = """\
+#!/bin/sh
+# Written by an audit; read it before you run it. It stops at the first line that fails.
+set -eu
+: "${ZOOKEEPER:?set ZOOKEEPER to HOST:PORT of ZooKeeper}"
+run() { tool=$1; shift; "$tool" --zookeeper "$ZOOKEEPER" "$@"; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Kafka's tools of a version, such as (4, 2): each method returns one line to type. Old ones go through ZooKeeper."""
+
+    version: tuple[int, int]
+
+    @classmethod
+    def of(cls, kafka_version: str | None, protocol: str | None) -> Tools:
+        """Those of the brokers' version; where it is not known, of the newest that has the cluster's truncation rule."""
+        known = release(kafka_version)
+        return cls(known or (_NEWEST if protocol in (None, Protocol.TRUNCATE_ON_FETCH) else _OLD))
+
+    @property
+    def needs_zookeeper(self) -> bool:
+        """Whether some of the lines have `$ZOOKEEPER` in them."""
+        return self.version < (2, 6)
+
+    @property
+    def elects(self) -> bool:
+        """Whether there is a tool for unclean elections."""
+        return self.version >= (2, 4)
+
+    def _at(self, since: tuple[int, int]) -> str:
+        return SERVER if self.version >= since else ZOOKEEPER
+
+    def topics(self, only: str = "") -> str:
+        """Describe partitions."""
+        return f"kafka-topics.sh {self._at((2, 2))} --describe{only and ' ' + only}"
+
+    def configs(self) -> str:
+        """Show the settings of a topic."""
+        every = "--describe --all" if self.version >= (2, 5) else "--describe"
+        return f"kafka-configs.sh {self._at((2, 5))} {every} --entity-type topics --entity-name TOPIC"
+
+    def brokers(self) -> str:
+        """List the brokers that run."""
+        return f"kafka-broker-api-versions.sh {SERVER}"
+
+    def reassign(self, name: str, mode: str) -> str:
+        """Carry out, or verify, a reassignment."""
+        return f"kafka-reassign-partitions.sh {self._at((2, 6))} --reassignment-json-file {name} {mode}"
+
+    def elect(self, name: str) -> str:
+        """Elect the leaders of a file uncleanly; before 2.4 a script that allows it for the topics until they are led."""
+        if self.elects:
+            return f"kafka-leader-election.sh {SERVER} --election-type UNCLEAN --path-to-json-file {name}"
+        return f"sh {name}"
+
+    def elect_preferred(self, name: str) -> str:
+        """Give leaderships back."""
+        if self.elects:
+            return f"kafka-leader-election.sh {SERVER} --election-type PREFERRED --path-to-json-file {name}"
+        return f"kafka-preferred-replica-election.sh {ZOOKEEPER} --path-to-json-file {name}"
+
+    def in_sync(self, brokers: Collection[int]) -> str:
+        """Show that these brokers' replicas are in the ISR, whatever others do."""
+        named = ", ".join(map(str, sorted(brokers)))
+        one_of = f"one of {named}" if len(brokers) > 1 else named
+        return (
+            f"{self.topics('--under-replicated-partitions')}   # after a while, a line that has {one_of} in `Replicas` has it in `Isr`, too"
+        )
+
+
+def allow_unclean(topics: Iterable[str], *, allow: bool) -> str:
+    """A script that allows unclean elections of topics through ZooKeeper, or no longer: the controller elects whoever runs."""
+    change = ("--add-config", "unclean.leader.election.enable=true") if allow else ("--delete-config", "unclean.leader.election.enable")
+    lines = (("kafka-configs.sh", "--alter", "--entity-type", "topics", f"--entity-name={topic}", *change) for topic in topics)
+    return _SCRIPT_OF_ZOOKEEPER + _lines(lines)
+
+
+def election_json(partitions: Iterable[tuple[str, int]]) -> str:
+    """Partitions to elect leaders of."""
+    return _json({"partitions": [{"topic": topic, "partition": partition} for topic, partition in partitions]})
+
+
+def reassignment_json(replicas: Mapping[tuple[str, int], Sequence[int]]) -> str:
+    """The replicas that each partition is to have, the preferred leader first."""
+    made = [{"topic": topic, "partition": partition, "replicas": list(brokers)} for (topic, partition), brokers in replicas.items()]
+    return _json({"version": 1, "partitions": made})
+
+
+def table_csv(rows: Iterable[Sequence[str | int]]) -> str:
+    """Rows as CSV for people, who may open it in a spreadsheet: what that would take for a formula gets an apostrophe, as text has it."""
+    return rows_csv([[f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell for cell in row] for row in rows])
+
+
+def rows_csv(rows: Iterable[Sequence[str | int]]) -> str:
+    """Rows as CSV for Kafka's tools, exactly as they are; lines ended by a line feed."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def script(lines: Iterable[Sequence[str | int]]) -> str:
+    """A shell script that calls tools one after the other, each given as its name and its arguments."""
+    return _SCRIPT + _lines(lines)
+
+
+def _lines(lines: Iterable[Sequence[str | int]]) -> str:
+    return "".join(f"run {' '.join(quote(str(word)) for word in line)}\n" for line in lines)
+
+
+def abort_arguments(one: TransactionFacts, topic: str, partition: int) -> str:
+    """What `kafka-transactions.sh abort` ends a transaction by."""
+    where = f"{join(option('--topic', topic))} --partition {partition}"
+    return f"{where} --start-offset {one.first_offset}" if one.abort_form != "producer-id" else f"{where} {abort_by_producer(one)}"
+
+
+def abort_by_producer(one: TransactionFacts) -> str:
+    """The same of brokers before 3.0."""
+    # as the tool does for a producer without a marker: no coordinator's epoch is lower
+    epoch = "EPOCH" if one.marker_coordinator_epoch is None else max(one.marker_coordinator_epoch, 0)
+    return f"--producer-id {one.producer_id} --producer-epoch {one.producer_epoch} --coordinator-epoch {epoch}"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=True) + "\n"

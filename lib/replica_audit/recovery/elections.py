@@ -1,0 +1,164 @@
+"""Partitions that nobody leads: who is to lead each, at which price, and in which order brokers are started for it.
+
+The tool names partitions, not leaders: of an unclean election the controller takes the first running replica of the assignment
+(PartitionChangeBuilder.electAnyLeader), so that the others must be stopped until it is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from replica_audit.protocol.verdict.partition_findings import ElectionType
+from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey
+from replica_audit.recovery.gone import brokers_shown, said_of_gone, unknown_of_gone
+from replica_audit.recovery.names import partition_shown
+from replica_audit.recovery.start_order import CrossedLeader, PlannedLeader, StartOrder, start_order
+from replica_audit.recovery.steps import PlanRefusal
+from replica_audit.rows.findings import ElectionChoice, RunFinding
+from replica_audit.words import count
+
+MOST = 20  # partitions named in a step; all are in its file
+
+
+def order_of(facts: RecoveryFacts, waiting: Collection[ReplicaKey] = ()) -> StartOrder:
+    """In which order brokers are started by this plan, and which partitions each then leads.
+
+    `waiting` replicas, and brokers that have one, wait for an answer: they are not started, and their partitions not elected.
+    """
+    if only_stopped(facts):
+        return start_order(())
+    keys, brokers = {replica[:2] for replica in waiting}, {replica[2] for replica in waiting}
+    found = [(one, best_choice(one)) for one in facts.offline if key_of(one) not in keys]
+    accepted = [(one, best) for one, best in found if best and best.candidate_id not in brokers and refused(one, best) is None]
+    return start_order([(one, best, facts.replicas.get(key_of(one), ())) for one, best in accepted])
+
+
+def leaders_by_plan(facts: RecoveryFacts) -> dict[PartitionKey, ElectionChoice]:
+    """Who leads each offline partition once the plan was done; those that stay offline, or lose nothing by any start, are not there."""
+    order = order_of(facts)
+    crossed = {key_of(one.partition): one.instead for one in order.crossed if one.instead is not None}
+    return {key_of(one.partition): one.choice for one in order.leaders} | crossed
+
+
+def only_stopped(facts: RecoveryFacts) -> bool:
+    """Whether starting everything at once is all there is to do: with other partitions it matters who is started first."""
+    return all(one.cluster_stopped for one in facts.offline)
+
+
+def refusals_of_elections(facts: RecoveryFacts, order: StartOrder, waiting: Collection[ReplicaKey]) -> Iterator[PlanRefusal]:
+    """Elections that are refused, and those that the order has no place for."""
+    keys, brokers = {replica[:2] for replica in waiting}, {replica[2] for replica in waiting}
+    for one in () if only_stopped(facts) else facts.offline:
+        best = best_choice(one)
+        if best is None:
+            why: str | None = _no_choice(facts, one)
+        elif key_of(one) in keys:
+            why = None  # asked for
+        elif best.candidate_id in brokers:
+            why = f"broker {best.candidate_id}, whose election loses least, waits for an answer about another replica of it"
+        else:
+            why = refused(one, best)
+        if why is not None:
+            yield PlanRefusal(what="elect a leader of", where=(name_of(one),), why=why)
+    yield from map(_crossed, order.crossed)
+
+
+def _no_choice(facts: RecoveryFacts, one: RunFinding) -> str:
+    if not facts.gone or one.candidates:
+        return "nobody knows what electing any of its replicas loses"
+    copies = [role.broker_id for role in facts.replicas.get(key_of(one), ()) if facts.log_of(*key_of(one), role.broker_id)]
+    left = f"the audited copy of {brokers_shown(copies)} is all that is left: keep it" if copies else "nothing of it was collected"
+    return f"every replica of it was on {brokers_shown(facts.gone)}, which will not come back; {left}"
+
+
+def best_choice(one: RunFinding) -> ElectionChoice | None:
+    """The candidate that loses least; None where none can lead."""
+    return next((choice for choice in one.candidates or () if choice.rank == 1), None)
+
+
+def price(choice: ElectionChoice) -> str:
+    """What electing a replica loses, in words."""
+    return f"loses {records_lost(choice.lost_records or 0, choice.lost_committed or 0)}" if choice.lost_offsets else "loses nothing"
+
+
+def records_lost(lost: int, committed: int) -> str:
+    """A number of records and how many of them are proven to have been committed."""
+    return f"{count(lost, 'record')}, {f'{committed} of them committed' if committed else 'not proven to have been committed'}"
+
+
+def refused(one: RunFinding, best: ElectionChoice) -> str | None:
+    """Why the best candidate is not elected; None if it is."""
+    if best.election == ElectionType.CLEAN:
+        if best.broker_up:
+            return f"broker {best.candidate_id} runs and could be elected cleanly but is not: check its server.log and the controller's"
+        return None
+    if best.unread_replicas:
+        return (
+            f"{count(best.unread_replicas, 'other replica')} could not be read or are not in the input, and may hold more than broker "
+            f"{best.candidate_id}: collect from them, audit again, then choose; name one that is lost for good with --gone"
+        )
+    if best.followers_diverged:
+        return f"with broker {best.candidate_id} as the leader, {count(best.followers_diverged, 'replica')} would stay diverged, unnoticed"
+    return None
+
+
+def key_of(one: RunFinding) -> PartitionKey:
+    """The partition of a finding."""
+    return one.topic, one.partition
+
+
+def name_of(one: RunFinding) -> str:
+    """The same as it is shown."""
+    return partition_shown(one.topic, one.partition)
+
+
+def total_price(facts: RecoveryFacts, rows: Sequence[PlannedLeader]) -> str:
+    """What several elections lose together."""
+    lost, committed = (sum(getattr(one.choice, column) or 0 for one in rows) for column in ("lost_records", "lost_committed"))
+    said = f"loses {records_lost(lost, committed)}" if lost else "loses nothing"
+    unknown = {broker for row in rows for broker in unknown_of_gone(facts, key_of(row.partition), row.choice.candidate_id)}
+    if not unknown:
+        return said
+    return f"{said if lost else 'loses nothing that any copy holds'}, and what only {brokers_shown(unknown)} held"
+
+
+def _crossed(one: CrossedLeader) -> PlanRefusal:
+    then = "it stays offline: audit again afterwards"
+    if one.instead is not None:
+        then = f"when broker {one.instead.candidate_id} starts it leads by itself, and that {price(one.instead)}"
+    why = f"it would have to lead before brokers start that must lead other partitions before it; {then}"
+    return PlanRefusal(
+        what=f"elect broker {one.choice.candidate_id} for", where=(name_of(one.partition),), why=f"it {price(one.choice)}, but {why}"
+    )
+
+
+def why_elected(facts: RecoveryFacts, rows: Sequence[PlannedLeader]) -> Iterator[str]:
+    """A sentence for each partition with what electing its leader loses, and any other one; the worst first."""
+    worst = sorted(rows, key=lambda row: (-(row.choice.lost_committed or 0), -(row.choice.lost_records or 0), key_of(row.partition)))
+    for row in worst[:MOST]:
+        one, best = row.partition, row.choice
+        others = [choice for choice in one.candidates or () if choice.candidate_id != best.candidate_id]
+        said = "; ".join(f"broker {choice.candidate_id} {price(choice) if choice.rank else 'cannot be judged'}" for choice in others)
+        instead = f" Any other leader: {said}." if said else ""
+        gone = "".join(f"; {part}" for part in said_of_gone(facts, key_of(one), best.candidate_id))
+        yield f"{name_of(one)}: broker {best.candidate_id} {price(best)}{gone}.{instead}"
+    if len(rows) > MOST:
+        yield f"and {len(rows) - MOST} more partitions."
+
+
+def with_recovered(facts: RecoveryFacts, recovered: Collection[int]) -> RecoveryFacts:
+    """The facts once these brokers recover their logs as after a crash: a member of the ELR alone is then elected uncleanly only."""
+    if not recovered:
+        return facts
+    offline = []
+    for one in facts.offline:
+        choices = tuple(
+            replace(choice, election=str(ElectionType.UNCLEAN), stopped_cleanly=False)
+            if choice.candidate_id in recovered and choice.in_elr and not choice.in_isr
+            else choice
+            for choice in one.candidates or ()
+        )
+        stopped = one.cluster_stopped and not any(choice.candidate_id in recovered for choice in choices)
+        offline.append(replace(one, candidates=choices, cluster_stopped=stopped))
+    return replace(facts, offline=tuple(offline))

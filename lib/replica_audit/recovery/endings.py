@@ -1,0 +1,142 @@
+"""What clients of a repaired partition need: transactions that nobody ends, and consumer groups behind a truncation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from shlex import split
+
+from replica_audit.recovery.commands import SERVER, abort_arguments, rows_csv, script
+from replica_audit.recovery.facts import RecoveryFacts, ReplicaKey
+from replica_audit.recovery.names import file_name, partition_shown, shown
+from replica_audit.recovery.steps import (
+    Check,
+    EndTransaction,
+    GroupPolicy,
+    PlanFile,
+    PlanPart,
+    PlanRefusal,
+    PlanStep,
+    ResetGroup,
+    Shows,
+    Stage,
+)
+from replica_audit.rows.history import ConsumerImpact
+from replica_audit.words import count
+
+_ABORT, _RESET, _PREVIEW = "abort-transactions.sh", "reset-groups.sh", "reset-groups-preview.sh"
+_INFERRED, _COMMITTED, _BY_PRODUCER = "inferred", "CompleteCommit", "producer-id"
+_RE_READ = (
+    "read again from the offset at which the leader's log differs from what they consumed: they skip nothing, and may process records twice"
+)
+_SKIP = "stay where they are, or move to the leader's log end: they process nothing twice, and skip what the leader has at those offsets"
+_NO_ARGUMENT = (
+    "no command line can name the group, whose id is empty or holds a NUL: reset it by a client of your own "
+    "(Admin.alterConsumerGroupOffsets)"
+)
+
+
+def transactions(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> PlanPart:
+    """One step with all that can be aborted without taking what a producer holds for committed."""
+    lines, reasons, refusals, actions = [], [], [], []
+    leaders: set[int] = set()
+    for one in facts.transactions:
+        where = f"{partition_shown(one.topic, one.partition)}, from offset {one.first_offset} (producer {one.producer_id})"
+        stop = f"read_committed consumers of it still wait at {one.last_stable_offset}"
+        if one.may_be_committed or (one.may_be_committed is None and one.coordinator_state == _COMMITTED):
+            why = (
+                "its coordinator says CompleteCommit: its producer considers the records committed; save "
+                f"{one.first_offset}..{one.last_offset} before you abort it ({stop} until then)"
+            )
+        elif one.leader_source == _INFERRED or (one.topic, one.partition) in facts.leaderless:
+            why = f"the leader is not known: audit again once the partition is online ({stop})"
+        elif (one.topic, one.partition, one.leader_id) in waiting:
+            why = f"the leader's log waits for an answer ({stop})"
+        elif one.abort_form == _BY_PRODUCER and one.marker_coordinator_epoch is None:
+            why = f"these brokers need the coordinator's epoch, which is not in the input: see `explain` ({stop})"
+        else:
+            groups = f"; waiting: {count(len(one.waiting_groups), 'group')}" if one.waiting_groups else ""
+            reasons.append(f"{where}: {one.hangs_because}; read_committed consumers stop at {one.last_stable_offset}{groups}.")
+            leaders.add(one.leader_id)
+            lines.append(("kafka-transactions.sh", "abort", *split(abort_arguments(one, one.topic, one.partition))))
+            actions.append(EndTransaction((one.topic, one.partition), one.producer_id, one.first_offset))
+            continue
+        refusals.append(PlanRefusal(what="abort the transaction of", where=(where,), why=why))
+    if not lines:
+        return PlanPart(refusals=tuple(refusals))
+    step = PlanStep(
+        stage=Stage.ABORT,
+        title=f"Abort {count(len(lines), 'transaction')} that nobody will end",
+        actions=tuple(actions),
+        reasons=tuple(reasons),
+        commands=(f"sh {_ABORT}",),
+        checks=tuple(
+            Check(f"kafka-transactions.sh {SERVER} find-hanging --broker-id {broker}   # lists none of these", Shows.ENDED)
+            for broker in sorted(leaders)
+        ),
+        undo="Nothing to undo of the logs: the records stay, and read_uncommitted consumers see them.",
+        cannot_undo="an aborted transaction stays aborted",
+        files=(PlanFile(name=_ABORT, content=script(lines), executable=True),),
+    )
+    return PlanPart(steps=(step,), refusals=tuple(refusals))
+
+
+def group_resets(facts: RecoveryFacts, policy: GroupPolicy) -> PlanPart:
+    """One step with a file for each group; positions of partitions that nobody leads are refused."""
+    places: dict[str, list[tuple[str, int, int]]] = {}
+    refusals = []
+    for group in facts.groups:
+        offset = _offset(facts, group, policy)
+        where = partition_shown(group.topic, group.partition)
+        if not group.group_id or "\0" in group.group_id:
+            refusals.append(PlanRefusal(what=f"reset group {shown(group.group_id)} on", where=(where,), why=_NO_ARGUMENT))
+        elif offset is None:
+            why = "nobody leads the partition" if (group.topic, group.partition) in facts.leaderless else "the leader's log is not known"
+            why = f"{why}: audit again once it is online: then the group's position is known"
+            refusals.append(PlanRefusal(what=f"reset group {shown(group.group_id)} on", where=(where,), why=why))
+        else:
+            places.setdefault(group.group_id, []).append((group.topic, group.partition, offset))
+    return PlanPart(steps=tuple(_steps(places, policy)), refusals=tuple(refusals))
+
+
+def _offset(facts: RecoveryFacts, group: ConsumerImpact, policy: GroupPolicy) -> int | None:
+    """Where the group goes on; None where that is not known."""
+    roles = facts.replicas.get((group.topic, group.partition), [])
+    log = facts.log_of(group.topic, group.partition, roles[0].leader_id) if roles else None
+    if log is None or log.log_start_offset is None or log.log_end_offset is None or (group.topic, group.partition) in facts.leaderless:
+        return None
+    wanted = group.committed_offset
+    if policy is GroupPolicy.RE_READ:
+        wanted = log.log_start_offset if group.reset_offset is None else min(group.reset_offset, group.committed_offset)
+    return max(log.log_start_offset, min(wanted, log.log_end_offset))
+
+
+def _steps(places: dict[str, list[tuple[str, int, int]]], policy: GroupPolicy) -> Iterator[PlanStep]:
+    if not places:
+        return
+    files = {group: f"reset-{file_name(group)}.csv" for group in sorted(places)}
+    lines = {
+        mode: [
+            ("kafka-consumer-groups.sh", f"--group={group}", "--reset-offsets", f"--from-file={name}", mode)
+            for group, name in files.items()
+        ]
+        for mode in ("--dry-run", "--execute")
+    }
+    shows = f"kafka-consumer-groups.sh {SERVER} --describe --all-groups   # CURRENT-OFFSET is what the preview printed as NEW-OFFSET"
+    yield PlanStep(
+        stage=Stage.GROUPS,
+        title=f"Reset {count(len(places), 'consumer group')}: {policy}",
+        actions=tuple(ResetGroup(group, (topic, partition), offset) for group, of in places.items() for topic, partition, offset in of),
+        reasons=(
+            f"Their committed offsets point at records that were truncated. They {_RE_READ if policy is GroupPolicy.RE_READ else _SKIP}. "
+            f"For the other policy: --groups {GroupPolicy.SKIP if policy is GroupPolicy.RE_READ else GroupPolicy.RE_READ}.",
+            f"Groups: {', '.join(shown(group) for group in list(files)[:20])}{' and more' if len(files) > 20 else ''}.",
+        ),
+        commands=("# stop the consumers of these groups: Kafka does not reset a group that has members", f"sh {_PREVIEW}", f"sh {_RESET}"),
+        checks=(Check(shows, Shows.RESET), Check("# start one consumer and check the first records that it reads", Shows.RESET)),
+        undo="Keep what the preview printed; to go back, reset to those offsets with a file of the same form (topic,partition,offset).",
+        files=(
+            *(PlanFile(name=name, content=rows_csv(sorted(places[group]))) for group, name in files.items()),
+            PlanFile(name=_PREVIEW, content=script(lines["--dry-run"]), executable=True),
+            PlanFile(name=_RESET, content=script(lines["--execute"]), executable=True),
+        ),
+    )

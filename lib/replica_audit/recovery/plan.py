@@ -1,0 +1,332 @@
+"""All that a cluster needs, in order: what is copied, asked for, started, ended, rebuilt and reset, walked as it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from replica_audit.program import command_line
+from replica_audit.recovery.commands import Tools, election_json, table_csv
+from replica_audit.recovery.elections import leaders_by_plan, records_lost
+from replica_audit.recovery.endings import group_resets, transactions
+from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, known_cut, will_be_cut
+from replica_audit.recovery.gone import brokers_shown
+from replica_audit.recovery.invariants import refuse_defects
+from replica_audit.recovery.names import partition_shown
+from replica_audit.recovery.questions import Question, questions
+from replica_audit.recovery.rebuilds import rebuild_steps, rebuilds
+from replica_audit.recovery.replacing import replacing
+from replica_audit.recovery.starting import starts
+from replica_audit.recovery.state import Removal, apply, first_state
+from replica_audit.recovery.steps import (
+    AskForInput,
+    Check,
+    Copy,
+    ElectPreferred,
+    GroupPolicy,
+    Plan,
+    PlanFile,
+    PlanPart,
+    PlanRefusal,
+    PlanStep,
+    Presumption,
+    Shows,
+    Stage,
+    TakeOut,
+)
+from replica_audit.recovery.truncations import FILE as TRUNCATIONS
+from replica_audit.recovery.truncations import cut_away, truncations, truncations_csv, truncations_text
+from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.words import count
+
+FILE = "save-first.csv"
+_NAMED, _MOST = 5, 20
+
+
+def plan_of(facts: RecoveryFacts, policy: GroupPolicy, decisions: Sequence[str] = ()) -> Plan:
+    """What to do about the findings of a cluster; no step where there is nothing to do.
+
+    Raises:
+        PlanDefectError: the plan would break one of its own rules.
+    """
+    tools, asked = Tools.of(facts.kafka_version, facts.protocol), questions(facts)
+    waiting = frozenset(replica for one in asked for replica in one.replicas)
+    rebuilt, not_rebuilt = rebuilds(facts, waiting)
+    started = starts(facts, waiting, rebuilt, tools)
+    replaced = replacing(facts, tools)
+    parts = [
+        started.part,
+        transactions(facts, waiting),
+        replaced,
+        rebuild_steps(facts, rebuilt, tools),
+        PlanPart(refusals=tuple(not_rebuilt)),
+        group_resets(facts, policy),
+        _still_open(facts),
+    ]
+    parts.append(_preferred(facts, tools, waiting, away=frozenset() if replaced.steps else facts.gone))
+    copied = _copying(facts, [step for part in parts for step in part.steps], waiting, tools)
+    parts = [copied, PlanPart(steps=tuple(_asking(asked))), *parts]
+    plan = Plan(
+        run_id=facts.run_id,
+        cluster_id=facts.cluster_id,
+        decisions=tuple(decisions),
+        steps=tuple(sorted((step for part in parts for step in part.steps), key=lambda step: step.stage)),
+        refusals=tuple(_joined(refusal for part in parts for refusal in part.refusals)),
+        presumptions=tuple(dict.fromkeys(one for part in parts for one in part.presumptions)),
+        truncations=tuple(truncations_text(truncations(facts))),
+        instead=tuple(_instead(facts, waiting)),
+        crossed=started.crossed,
+    )
+    return refuse_defects(facts, plan)
+
+
+# --- what is asked for -------------------------------------------------------------------------------------------------------------------
+
+
+def _asking(asked: Sequence[Question]) -> Iterator[PlanStep]:
+    """One step that names all that is missing; nothing of these partitions is done before."""
+    if not asked:
+        return
+    keys = {replica[:2] for one in asked for replica in one.replicas}
+    brokers = sorted({replica[2] for one in asked for replica in one.replicas})
+    yield PlanStep(
+        stage=Stage.ASK,
+        title=f"Give what is missing of {count(len(keys), 'partition')}, then plan again",
+        actions=tuple(AskForInput(one.replicas, one.wanted) for one in asked),
+        reasons=(
+            f"Until then this plan does nothing with these replicas, and neither starts nor stops {brokers_shown(brokers)}.",
+            *(f"{_some(_named(one.replicas))}: {one.why}. Wanted: {one.wanted}." for one in asked[:_MOST]),
+            *([f"and {len(asked) - _MOST} more."] if len(asked) > _MOST else []),
+        ),
+        commands=("# add it to the input, audit again, and plan again into a new folder",),
+        checks=(Check("# the new plan has no such step for these replicas", Shows.ANSWERED),),
+        undo="Nothing to undo.",
+    )
+
+
+def _named(replicas: Iterable[ReplicaKey]) -> list[str]:
+    return [f"{partition_shown(topic, partition)} on broker {broker}" for topic, partition, broker in replicas]
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''}"
+
+
+# --- what is copied first ----------------------------------------------------------------------------------------------------------------
+
+
+def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], waiting: Collection[ReplicaKey], tools: Tools) -> PlanPart:
+    """One step that names the directories to copy: all that the steps remove, and what may be removed; none where there is nothing."""
+    truncated, deleted = _removed(facts, steps)
+    truncated |= set(_at_stake(facts))
+    held = truncated | deleted
+    unknown = {one for one in waiting if one not in held and facts.log_of(*one) is not None and facts.is_stopped(one[2]) is not False}
+    holders = sorted(one for one in held | unknown if one[2] not in facts.gone)
+    lost = sorted({broker for *_key, broker in held} & facts.gone)
+    table = PlanFile(name=TRUNCATIONS, content=truncations_csv(truncations(facts)))
+    if not holders:
+        return PlanPart(steps=tuple(_only_copies(facts, lost, sorted(held), table)))
+    rows: list[tuple[str | int, ...]] = [("broker_id", "log_dir", "directory")]
+    for topic, partition, broker in holders:
+        log = facts.log_of(topic, partition, broker)
+        directory = log.directory if log else f"{topic}-{partition}"
+        rows.append((broker, log.log_dir if log else "", f"./{directory}" if directory.startswith("-") else directory))
+    of = brokers_shown({broker for *_key, broker in holders})
+    step = PlanStep(
+        stage=Stage.COPY,
+        title=f"Copy {count(len(holders), 'replica directory', 'replica directories')} of {of} to a safe place",
+        actions=(Copy(tuple(sorted({*holders, *(one for one in held if one[2] in facts.gone)}))),),
+        reasons=(
+            f"They {'hold' if held else 'may hold'} records that no leader holds, and that the steps below remove, or a follower by "
+            f"itself. The directories are in {FILE}, with the log directory as audited; on the broker it is one of its `log.dirs`.",
+            "Replicas of one partition have the same directory name on every broker: keep each broker's copies apart.",
+            "If you audited copies that were made after these brokers stopped, those are the copies: keep them.",
+            f"Which replica truncates how much, under which leader: {TRUNCATIONS}.",
+            *_more_once_corrected(facts),
+            *_copies(lost),
+        ),
+        commands=(
+            "# on each broker, while it is stopped: mkdir -p SAFE_PLACE/broker-BROKER_ID; then, for each line of save-first.csv:",
+            "# cp -a LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/",
+            *_salvage(facts),
+        ),
+        checks=(Check("# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/DIRECTORY   # prints nothing", Shows.COPIED),),
+        undo="Nothing to undo. Delete the copies once nobody needs them.",
+        files=(PlanFile(name=FILE, content=table_csv(rows)), table),
+    )
+    followers = {one for one in truncated | unknown if one[2] not in facts.gone}
+    return PlanPart(steps=(step,), presumptions=tuple(_stopped(facts, followers, tools)))
+
+
+def _removed(facts: RecoveryFacts, steps: Sequence[PlanStep]) -> tuple[set[ReplicaKey], set[ReplicaKey]]:
+    """What the steps truncate, and what they delete."""
+    state = first_state(facts)
+    truncated: set[ReplicaKey] = set()
+    deleted: set[ReplicaKey] = set()
+    for step in sorted(steps, key=lambda one: one.stage):
+        for action in step.actions:
+            effects = list(apply(facts, state, action))
+            truncated |= {effect.replica for effect in effects if isinstance(effect, Removal)}
+            if isinstance(action, TakeOut):
+                deleted.add(action.replica)
+    return truncated, deleted
+
+
+def _at_stake(facts: RecoveryFacts) -> Iterator[ReplicaKey]:
+    """The replicas with records that their leader, or the one that the plan elects, does not hold, whoever is started."""
+    for verdict in (*facts.verdicts, *facts.cut_copies):
+        if known_cut(verdict) and verdict.key not in facts.leaderless:
+            yield (*verdict.key, verdict.follower_id)
+    yield from facts.cut_once_corrected
+    for key, choice in leaders_by_plan(facts).items():
+        cuts = facts.cuts_under(*key, choice.candidate_id)
+        if cuts:
+            yield from ((*key, cut.broker_id) for cut in cuts if cut_away(cut))
+        elif choice.lost_offsets:
+            others = (role.broker_id for role in facts.replicas.get(key, ()) if role.broker_id != choice.candidate_id)
+            yield from ((*key, broker) for broker in others if facts.log_of(*key, broker) is not None)
+
+
+def _stopped(facts: RecoveryFacts, holders: Collection[ReplicaKey], tools: Tools) -> Iterator[Presumption]:
+    """A broker that runs truncates by itself, copied or not. Of partitions without a leader the elections say it."""
+    found = {broker for topic, partition, broker in holders if (topic, partition) not in facts.leaderless}
+    for holds in (True, None, False):
+        brokers = {broker for broker in found if facts.is_stopped(broker) is holds}
+        if brokers:
+            stopped, them = ("is stopped, and stays so", "it") if len(brokers) == 1 else ("are stopped, and stay so", "them")
+            yield Presumption(
+                what=f"{brokers_shown(brokers)} {stopped} until the copies are made",
+                holds=holds,
+                how_to_check=f"{tools.brokers()}   # does not list {them}",
+            )
+
+
+def _salvage(facts: RecoveryFacts) -> Iterator[str]:
+    """The lines that save the records."""
+    gone = "".join(f" --gone {broker}" for broker in sorted(facts.gone))
+    yield f"# the records themselves, where the audit ran: {command_line('salvage')} --local{gone} --output SAVED"
+    yield "# (after `triage`: the same triage with --salvage SAVED); SAVED/SALVAGE.md says how to send them again, as the last step"
+
+
+def _more_once_corrected(facts: RecoveryFacts) -> Iterator[str]:
+    """Where only the copied directories hold all that is removed: a salvage is made of what the files as they are remove."""
+    found = [
+        f"{partition_shown(topic, partition)} on broker {broker}"
+        for (topic, partition, broker), then in sorted(facts.cut_once_corrected.items())
+        if (now := facts.verdict_of.get((topic, partition, broker))) is None
+        or (now.truncation_offset, now.restart_offset) != (then.truncation_offset, then.restart_offset)
+    ]
+    if found:
+        yield (
+            "With the leader-epoch-checkpoints that this plan corrects, these replicas truncate elsewhere than they do now, and a salvage "
+            f"of this run lacks what lies between: keep the copies of their directories ({_some(found)})."
+        )
+
+
+def _copies(lost: Collection[int]) -> Iterator[str]:
+    if lost:
+        yield (
+            f"Of {brokers_shown(lost)} only the audited copy is left: it holds records that no other replica has. Keep it; the salvage "
+            "reads it, too."
+        )
+
+
+def _only_copies(facts: RecoveryFacts, lost: Collection[int], held: Sequence[ReplicaKey], table: PlanFile) -> Iterator[PlanStep]:
+    """Nobody truncates anything; but copies of brokers that are gone hold what nobody else has."""
+    if lost:
+        yield PlanStep(
+            stage=Stage.COPY,
+            title=f"Save the records that only the audited copy of {brokers_shown(lost)} holds",
+            actions=(Copy(tuple(held)),),
+            reasons=tuple(_copies(lost)),
+            commands=tuple(_salvage(facts)),
+            checks=(Check("# SAVED/SALVAGE.md lists what was saved and what could not be saved", Shows.COPIED),),
+            undo="Nothing to undo.",
+            files=(table,),
+        )
+
+
+# --- the rest ----------------------------------------------------------------------------------------------------------------------------
+
+
+def _instead(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> Iterator[str]:
+    """What it costs to elect a follower that would truncate, beside what it costs not to: where somebody leads, too."""
+    cut = [one for one in facts.verdicts if will_be_cut(one) and one.key not in facts.leaderless]
+    cut = [one for one in cut if not {(*one.key, one.follower_id), (*one.key, one.leader_id)} & set(waiting)]
+    worst = sorted(cut, key=lambda one: (-(one.removed_committed or 0), -(one.loses_records or 0), one.key))
+    for one in worst[:_MOST]:
+        lost = "an unknown number of records" if one.loses_records is None else records_lost(one.loses_records, one.removed_committed or 0)
+        yield (
+            f"{partition_shown(*one.key)}: broker {one.leader_id} leads now, and broker {one.follower_id} truncates {lost}. Sent "
+            f"again from the copy they get new offsets and timestamps, and groups meet them later. {_price_of_follower(facts, one)}"
+        )
+    if len(worst) > _MOST:
+        yield f"and {len(worst) - _MOST} more replicas."
+
+
+def _price_of_follower(facts: RecoveryFacts, one: ReplicaVerdict) -> str:
+    follower, leader = one.follower_id, one.leader_id
+    how = f"To elect broker {follower} instead (an unclean election, while broker {leader} does not run)"
+    since = f"and whatever was written to broker {leader} since it was copied"
+    row = next((row for row in facts.candidates if (row.topic, row.partition) == one.key and row.candidate_id == follower), None)
+    if row is not None and row.rank is not None:
+        known = records_lost(row.lost_records or 0, row.lost_committed or 0) if row.lost_offsets else "nothing that was copied"
+        return f"{how} loses {known}, {since}."
+    if one.divergence_offset is None:
+        return f"{how}: what that loses is in an audit with `--what-if-leaders`."
+    if one.leader_diverged_end_offset is None or one.leader_diverged_end_offset <= one.divergence_offset:
+        return f"{how} loses nothing that was copied, {since}."
+    own = f"offsets {one.divergence_offset}..{one.leader_diverged_end_offset - 1} of broker {leader}"
+    return f"{how} loses {own}, {since}."
+
+
+def _still_open(facts: RecoveryFacts) -> PlanPart:
+    """What earlier runs found is planned for once it has been looked at again."""
+    found, part = facts.still_open, facts.missing
+    lacking = () if part is None or part.broker_ids is None else tuple(f"broker {broker}" for broker in part.broker_ids)
+    missing = PlanRefusal(
+        what="act on", where=lacking, why="missing from the input, and an earlier run read it: copy its folder and audit again"
+    )
+    if not found.count:
+        return PlanPart(refusals=(missing,) if lacking else ())
+    more = [f"{found.count - len(found.first)} more"] if found.count > len(found.first) else []
+    refusal = PlanRefusal(
+        what="act on what earlier runs found in",
+        where=(*(partition_shown(*key) for key in found.first), *more),
+        why="this run could not check it, or found something else there: audit again with every broker's files",
+    )
+    return PlanPart(refusals=(missing, refusal) if lacking else (refusal,))
+
+
+def _joined(refusals: Iterable[PlanRefusal]) -> Iterator[PlanRefusal]:
+    """One refusal for all places that it is about."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in refusals:
+        found.setdefault((one.what, one.why), []).extend(one.where)
+    for (what, why), where in found.items():
+        yield PlanRefusal(what=what, where=tuple(where), why=why)
+
+
+def _preferred(facts: RecoveryFacts, tools: Tools, waiting: Collection[ReplicaKey], away: Collection[int]) -> PlanPart:
+    """Last, and only where something was elected: the leadership goes back to the preferred replicas, once they are in sync.
+
+    `away` are brokers that are not back by then.
+    """
+    moved: list[PartitionKey] = []
+    not_back = {*away, *(broker for *_key, broker in waiting)}
+    for key, best in leaders_by_plan(facts).items():
+        first = next((role for role in facts.replicas.get(key, ()) if role.position == 0), None)
+        if first is not None and not {first.broker_id, best.candidate_id} & not_back and first.broker_id != best.candidate_id:
+            moved.append(key)
+    if not moved:
+        return PlanPart()
+    step = PlanStep(
+        stage=Stage.PREFERRED,
+        title=f"Give the leadership of {count(len(moved), 'partition')} back to the preferred replica",
+        actions=tuple(map(ElectPreferred, sorted(moved))),
+        reasons=("Not urgent. A preferred replica that is not in the ISR is not elected: this cannot lose anything.",),
+        commands=(tools.elect_preferred("elect-preferred.json"),),
+        checks=(Check(f"{tools.topics()}   # Leader is the first of Replicas", Shows.PREFERRED),),
+        undo="Not needed: leaderships can be moved again in the same way.",
+        files=(PlanFile(name="elect-preferred.json", content=election_json(sorted(moved))),),
+    )
+    return PlanPart(steps=(step,))

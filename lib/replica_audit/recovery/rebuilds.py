@@ -1,0 +1,167 @@
+"""Replicas to be fetched again: taken out of the assignment, so that their brokers delete them, and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.recovery.commands import Tools, reassignment_json
+from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey
+from replica_audit.recovery.names import partition_shown, shown
+from replica_audit.recovery.starting import STAYS_DIVERGED
+from replica_audit.recovery.steps import Check, PlanFile, PlanPart, PlanRefusal, PlanStep, Presumption, PutBack, Shows, Stage, TakeOut
+from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.replicas import ReplicaRole
+from replica_audit.words import count
+
+VERIFIED = "is complete for each partition; this also removes the throttle"
+THROTTLE = 10_000_000  # bytes a second: what a small disk bears beside its clients
+_REBUILT = (Verdict.LOG_MATCHING_VIOLATION, Verdict.UNREADABLE, Verdict.CANNOT_REJOIN, Verdict.COMPACTION_DIFFERS)
+_UNDECIDED = {
+    Verdict.CONTENT_MISMATCH: "both hold the same epochs and offsets but other bytes: the files do not show which one is right",
+    Verdict.STALE_TOPIC_ID: "the directory is of an earlier topic of this name: the broker sets it aside by itself when it starts",
+    Verdict.TRUNCATED_OTHERWISE: "it did not do what its rule says: see in `explain` which replica is right",
+}
+_ONE_AT_A_TIME = "another replica of it is rebuilt in this plan: audit again after that"
+_OTHER_KEYS = "compaction left other keys on the two: see in `explain` which replica is wrong before you delete one"
+_COMPACTED = "it is compacted, and equal offsets do not show that the leader has its keys: audit with --compare records"
+
+
+def rebuilds(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> tuple[dict[ReplicaKey, str], list[PlanRefusal]]:
+    """The replicas that are rebuilt, each with why, and those of which that is refused; what waits for an answer is in neither."""
+    found: dict[ReplicaKey, str] = {}
+    refusals = []
+    diverged = {(log.topic, log.partition, log.broker_id) for log in facts.logs if log.stays_diverged}
+    for replica, reason in _ill(facts):
+        if replica in waiting or (*replica[:2], _leader(facts, replica)) in waiting or replica[2] in facts.gone:
+            continue
+        verdict = facts.verdict_of.get(replica)
+        why = (
+            _undecided(verdict)
+            or (STAYS_DIVERGED if replica in diverged else None)
+            or _refused(facts, replica, verdict)
+            or _held_up(facts, replica, waiting)
+            or (_ONE_AT_A_TIME if any(one[:2] == replica[:2] for one in found) else None)
+        )
+        if why is None:
+            found[replica] = reason
+        else:
+            refusals.append(PlanRefusal(what="rebuild", where=(f"{partition_shown(*replica[:2])} on broker {replica[2]}",), why=why))
+    return found, refusals
+
+
+def _ill(facts: RecoveryFacts) -> Iterator[tuple[ReplicaKey, str]]:
+    """Replicas that do not come right by themselves nor by a corrected file."""
+    for verdict in facts.verdicts:
+        replica, kind = (*verdict.key, verdict.follower_id), Verdict(verdict.verdict)
+        settled = replica in facts.corrected or replica in facts.healed_by_leader
+        if kind in (*_REBUILT, *_UNDECIDED) and not settled and verdict.key not in facts.leaderless and not verdict.already_truncated:
+            yield replica, verdict.verdict
+    for replica in sorted(facts.never_fetch):
+        known = facts.verdict_of.get(replica)
+        if replica not in facts.corrected and replica[:2] not in facts.leaderless and (known is None or known.verdict not in _REBUILT):
+            yield replica, "its leader refuses its fetches forever"
+
+
+def _held_up(facts: RecoveryFacts, replica: ReplicaKey, waiting: Collection[ReplicaKey]) -> str | None:
+    if facts.is_stopped(replica[2]) is False or all(one[2] != replica[2] for one in waiting):
+        return None
+    return f"broker {replica[2]} is not started before another replica of it is known"
+
+
+def _leader(facts: RecoveryFacts, replica: ReplicaKey) -> int:
+    verdict, roles = facts.verdict_of.get(replica), facts.replicas.get(replica[:2])
+    return verdict.leader_id if verdict is not None else roles[0].leader_id if roles else -1
+
+
+def _undecided(verdict: ReplicaVerdict | None) -> str | None:
+    if verdict is None:
+        return None
+    kind = Verdict(verdict.verdict)
+    if kind is Verdict.COMPACTION_DIFFERS:
+        wrong = {one.broker_id for one in verdict.differing_keys or ()}
+        return None if wrong == {verdict.follower_id} else _OTHER_KEYS
+    return _UNDECIDED.get(kind) or (_COMPACTED if verdict.compacted and verdict.differing_keys is None else None)
+
+
+def _refused(facts: RecoveryFacts, replica: ReplicaKey, verdict: ReplicaVerdict | None) -> str | None:
+    leader, roles = _leader(facts, replica), facts.replicas.get(replica[:2], [])
+    log = facts.log_of(*replica[:2], leader)
+    if log is not None and log.unreadable_reason is not None:
+        why = f"the log of leader {leader} cannot be read, either ({log.unreadable_reason})"
+        return f"{why}: keep every replica; `explain` says which copy is good"
+    if any(role.position is None for role in roles) or not roles:
+        return "the order of its replicas is not known: add cluster-metadata.json or the metadata log and audit again"
+    if any(role.broker_id in facts.gone for role in roles):
+        return "a replica of it on a broker that is gone is rebuilt in this plan: audit again after that"
+    healthy, minimum = _healthy(replica, roles), roles[0].min_insync_replicas
+    if leader not in healthy:
+        return f"leader {leader} is not in the ISR according to the metadata: nothing is rebuilt from it"
+    if minimum is not None and len(healthy) < minimum:
+        return f"only {len(healthy)} would stay in sync, and min.insync.replicas is {minimum}: add a replica on another broker first"
+    if minimum is None and len(healthy) < 2:
+        return "only the leader would stay in sync, and min.insync.replicas is not in the input: add a replica on another broker first"
+    return None
+
+
+def _healthy(replica: ReplicaKey, roles: Sequence[ReplicaRole]) -> list[int]:
+    return [role.broker_id for role in roles if role.in_isr and role.broker_id != replica[2]]
+
+
+def rebuild_steps(facts: RecoveryFacts, found: Mapping[ReplicaKey, str], tools: Tools) -> PlanPart:
+    """Out, and in again. The second waits for the first: a replica that never left is not fetched again."""
+    if not found:
+        return PlanPart()
+    names = ("reassign-1-take-out.json", "reassign-2-put-back.json", "reassign-undo.json")
+    before: dict[PartitionKey, list[int]] = {}
+    after: dict[PartitionKey, list[int]] = {}
+    presumptions = []
+    for replica in found:
+        roles = facts.replicas[replica[:2]]
+        before[replica[:2]] = [role.broker_id for role in roles if role.broker_id != replica[2]]
+        after[replica[:2]] = [role.broker_id for role in roles]
+        known, healthy = roles[0].min_insync_replicas, len(_healthy(replica, roles))
+        what = f"min.insync.replicas of {shown(replica[0])} is at most {healthy}"
+        presumptions.append(Presumption(what=what, holds=None if known is None else known <= healthy, how_to_check=tools.configs()))
+    reasons = [
+        f"{partition_shown(topic, partition)}: broker {broker}, {why}; {count(len(before[topic, partition]), 'other replica')}."
+        for (topic, partition, broker), why in found.items()
+    ]
+    out = PlanStep(
+        stage=Stage.REBUILD,
+        title=f"Take {count(len(before), 'replica')} out of the assignment",
+        actions=tuple(map(TakeOut, found)),
+        reasons=(
+            "This step DELETES these replicas, which do not recover by themselves. Their brokers must run, and step 1 must be done.",
+            *reasons,
+            *_damaged(facts, found),
+        ),
+        commands=(tools.reassign(names[0], "--execute"),),
+        checks=(Check(f"{tools.reassign(names[0], '--verify')}   # is complete for each partition", Shows.TAKEN_OUT),),
+        undo=f"`{tools.reassign(names[2], '--execute')}`: the same assignment as before; what was already deleted is fetched again.",
+        cannot_undo="the deletion: only the copies still hold what these logs held",
+        files=(PlanFile(name=names[0], content=reassignment_json(before)), PlanFile(name=names[2], content=reassignment_json(after))),
+    )
+    back = PlanStep(
+        stage=Stage.REBUILD,
+        title=f"Put {count(len(after), 'replica')} back: they fetch the whole log from the leader",
+        actions=tuple(map(PutBack, found)),
+        reasons=(
+            f"Only when the step before is complete. The throttle, {THROTTLE} bytes per second, protects clients; raise it if there "
+            "is room.",
+        ),
+        commands=(tools.reassign(names[1], f"--throttle {THROTTLE} --execute"),),
+        checks=(Check(f"{tools.reassign(names[1], '--verify')}   # {VERIFIED}", Shows.IN_SYNC),),
+        undo=f"`{tools.reassign(names[0], '--execute')}`: without these replicas, as after the step before.",
+        files=(PlanFile(name=names[1], content=reassignment_json(after)),),
+    )
+    return PlanPart(steps=(out, back), presumptions=tuple(dict.fromkeys(presumptions)))
+
+
+def _damaged(facts: RecoveryFacts, found: Collection[ReplicaKey]) -> Iterator[str]:
+    unreadable = [one for one in found if (verdict := facts.verdict_of.get(one)) is not None and verdict.verdict == Verdict.UNREADABLE]
+    if unreadable:
+        yield (
+            "Of those that are unreadable perhaps only the copy is damaged: `kafka-dump-log.sh --deep-iteration --files SEGMENT` on the "
+            "broker shows the same damage, or this step is not done, and the directory is copied again."
+        )

@@ -1,0 +1,560 @@
+"""Brokers that are started: each once, in one step, with the files that are corrected before and all that the start does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from shlex import quote
+
+from replica_audit.protocol.verdict.partition_findings import ElectionType
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.recovery.commands import Tools, allow_unclean, election_json
+from replica_audit.recovery.elections import (
+    MOST,
+    best_choice,
+    key_of,
+    leaders_by_plan,
+    only_stopped,
+    order_of,
+    refusals_of_elections,
+    total_price,
+    why_elected,
+    with_recovered,
+)
+from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, known_cut
+from replica_audit.recovery.gone import brokers_shown
+from replica_audit.recovery.names import file_name, partition_shown, shown
+from replica_audit.recovery.start_order import PlannedLeader, StartOrder, price_of
+from replica_audit.recovery.state import Leads, Removal, State, apply, first_state
+from replica_audit.recovery.steps import (
+    Action,
+    Check,
+    CorrectFile,
+    Elect,
+    PlanFile,
+    PlanPart,
+    PlanRefusal,
+    PlanStep,
+    Presumption,
+    Shows,
+    Stage,
+    StartBroker,
+    StopBroker,
+    WaitForIsr,
+)
+from replica_audit.rows.replicas import ReplicaLog
+from replica_audit.words import count
+
+_NAME, _SCRIPT, _MARKER = "leader-epoch-checkpoint", "put-in-place.sh", ".kafka_cleanshutdown"
+_NOT_EXACT = {
+    "other_replica": "is from the table of another replica: broker {broker}",
+    "first_batch_left": "starts at the first batch that compaction left; the epoch may have started earlier",
+    "file": "is kept from the file: no batch contradicts it",
+}
+_TRUNCATES = (Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS, Verdict.INCONCLUSIVE)
+STAYS_DIVERGED = (
+    "replayed with a corrected leader-epoch-checkpoint it keeps batches that are not the leader's: see in `explain` which replica is right"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starts:
+    """The steps that start brokers, and the partitions that get another leader by it than the best one."""
+
+    part: PlanPart
+    crossed: frozenset[PartitionKey] = frozenset()
+
+
+def starts(facts: RecoveryFacts, waiting: frozenset[ReplicaKey], rebuilt: Collection[ReplicaKey], tools: Tools) -> Starts:
+    """Every broker that is to be started, in order.
+
+    Args:
+        facts: of the cluster.
+        waiting: replicas that wait for an answer: their brokers are neither started nor stopped.
+        rebuilt: replicas that are rebuilt afterwards: their brokers have to run.
+        tools: of the cluster's version.
+    """
+    blocked = {broker for *_key, broker in waiting}
+    torn = {replica for replica in facts.bad_ends if replica not in facts.short_copies and replica[2] not in blocked | facts.gone}
+    facts = with_recovered(facts, {broker for *_key, broker in torn})
+    corrected, refusals = _corrected(facts, waiting, rebuilt)
+    if facts.offline and only_stopped(facts) and not (corrected or torn or blocked):
+        return Starts(part=PlanPart(steps=tuple(_all_stopped(facts)), refusals=tuple(refusals)))
+    order = order_of(facts, waiting)
+    planned = leaders_by_plan(facts)
+    assigned = {role.broker_id for key in planned for role in facts.replicas.get(key, ())}
+    cut = {replica[2] for replica in _cut_when_started(facts)}
+    stopped = {broker for *_key, broker in rebuilt if facts.is_stopped(broker) is not False}
+    others = {broker for broker in assigned | cut if facts.is_stopped(broker) is not False} | stopped
+    repaired = {*corrected, *(broker for *_key, broker in torn)}
+    wanted = {*order.brokers, *others, *repaired} - facts.gone - blocked
+    made = _Maker(facts, order, corrected, torn, tools)
+    first, last = _sequence(facts, order, corrected, wanted, repaired)
+    steps = [made.one(broker) for broker in first]
+    if last:
+        steps.append(made.several(last))
+    refusals += refusals_of_elections(facts, order, waiting)
+    refusals += made.crossed_refusals()
+    return Starts(
+        part=PlanPart(steps=tuple(steps), refusals=tuple(refusals), presumptions=tuple(_presumptions(facts, order, tools))),
+        crossed=frozenset(
+            {*(key_of(one.partition) for one in order.crossed), *(key_of(one.partition) for one in _second_best(order)), *made.crossed}
+        ),
+    )
+
+
+def _cut_when_started(facts: RecoveryFacts) -> Iterator[ReplicaKey]:
+    """Followers of leaders that there are that truncate as soon as they run, by the corrected files where there are such."""
+    corrected = facts.corrected | facts.healed_by_leader.keys() | facts.cut_once_corrected.keys()
+    for verdict in facts.verdicts:
+        replica = (*verdict.key, verdict.follower_id)
+        if verdict.verdict in _TRUNCATES and known_cut(verdict) and verdict.key not in facts.leaderless and replica not in corrected:
+            yield replica
+    yield from (replica for replica in facts.cut_once_corrected if replica in facts.healed_by_leader)
+
+
+def _second_best(order: StartOrder) -> Iterator[PlannedLeader]:
+    """Leaders that lose more than the best one, for which the order has no place."""
+    for one in order.leaders:
+        best = best_choice(one.partition)
+        if best is not None and price_of(one.choice) > price_of(best):
+            yield one
+
+
+def _sequence(
+    facts: RecoveryFacts,
+    order: StartOrder,
+    corrected: Mapping[int, Sequence[ReplicaLog]],
+    wanted: Collection[int],
+    repaired: Collection[int],
+) -> tuple[list[int], list[int]]:
+    """The brokers with a step of their own in order, and those that are started last, together."""
+    later = {broker for *_key, broker in facts.healed_by_leader}  # their leaders have the right file when they start
+
+    def place(broker: int) -> tuple[bool, int, int]:
+        return broker in later, _follows(corrected.get(broker, ())), broker
+
+    elected = [broker for broker in order.brokers if broker in wanted]
+    rivals = {rival for one in order.leaders for rival in one.rivals}
+    alone = sorted((broker for broker in wanted if broker in repaired and broker not in elected), key=place)
+    before = [broker for broker in alone if broker not in rivals and broker not in later]
+    after = [broker for broker in alone if broker not in before]
+    return [*before, *elected, *after], sorted(set(wanted) - {*alone, *elected})
+
+
+def _follows(logs: Sequence[ReplicaLog]) -> int:
+    """In how many more of these partitions a broker follows than leads: leaders get their files first."""
+    led = [log.broker_id == log.rejoins_once_corrected[0].leader_id for log in logs if log.rejoins_once_corrected]
+    return len(led) - 2 * sum(led)
+
+
+class _Maker:
+    """Makes the steps one after the other, and walks each as it is made."""
+
+    def __init__(
+        self,
+        facts: RecoveryFacts,
+        order: StartOrder,
+        corrected: Mapping[int, Sequence[ReplicaLog]],
+        torn: Collection[ReplicaKey],
+        tools: Tools,
+    ) -> None:
+        self.facts, self.order, self.corrected, self.tools = facts, order, corrected, tools
+        self.torn = {broker: sorted(one for one in torn if one[2] == broker) for broker in {broker for *_key, broker in torn}}
+        self.state: State = first_state(facts)
+        self.crossed: dict[PartitionKey, int] = {}
+        self._files = len({one.choice.candidate_id for one in order.leaders if one.choice.election != ElectionType.CLEAN})
+
+    def _walk(self, actions: Sequence[Action], led: Collection[PartitionKey]) -> list[Removal]:
+        """Do them; returns what replicas truncate."""
+        removals = []
+        for action in actions:
+            for effect in apply(self.facts, self.state, action):
+                if isinstance(effect, Removal):
+                    removals.append(effect)
+                elif isinstance(effect, Leads) and effect.key not in led:
+                    self.crossed[effect.key] = effect.broker
+        return removals
+
+    def crossed_refusals(self) -> Iterator[PlanRefusal]:
+        """Partitions that a start gives a leader that was not planned, besides those that the order has no place for."""
+        known = {key_of(one.partition) for one in self.order.crossed}
+        for (topic, partition), broker in sorted(self.crossed.items()):
+            if (topic, partition) not in known:
+                why = f"broker {broker}, which other partitions need, leads it by itself as soon as it starts"
+                yield PlanRefusal(what="choose the leader of", where=(partition_shown(topic, partition),), why=why)
+
+    def one(self, broker: int) -> PlanStep:
+        """A broker that leads something, or has files to correct."""
+        rows, logs, torn = self.order.led_by(broker), self.corrected.get(broker, ()), self.torn.get(broker, [])
+        clean = [one for one in rows if one.choice.election == ElectionType.CLEAN]
+        unclean = [one for one in rows if one.choice.election != ElectionType.CLEAN]
+        corrections = [CorrectFile((log.topic, log.partition, log.broker_id)) for log in logs] + [CorrectFile(one) for one in torn]
+        is_down = bool(self.facts.is_stopped(broker))
+        actions: list[Action] = [] if is_down or not corrections else [StopBroker(broker)]
+        actions += [*corrections, StartBroker(broker)]
+        actions += [Elect(key_of(one.partition), broker, is_clean) for of, is_clean in ((clean, True), (unclean, False)) for one in of]
+        removals = self._walk(actions, {key_of(one.partition) for one in rows})
+        follows = [key for key in self.facts.partitions_on.get(broker, ()) if self.state.leaders.get(key, broker) != broker]
+        if follows or not rows:
+            actions.append(WaitForIsr((broker,)))
+        below = f"checkpoints/broker-{broker}"
+        return PlanStep(
+            stage=Stage.START,
+            title=self._title(broker, rows, logs, torn, removals),
+            actions=tuple(actions),
+            reasons=(
+                *why_elected(self.facts, rows),
+                *self._caution(broker, rows),
+                *self._of_files(broker, logs),
+                *_of_torn(torn),
+                *_said(self.facts, removals),
+            ),
+            commands=tuple(self._commands(broker, rows, unclean, logs, torn, is_down=is_down)),
+            checks=tuple(self._checks(broker, rows, is_follower=follows != [] or not rows)),
+            undo=self._undo(broker, logs, rows),
+            cannot_undo=_stays(unclean, removals),
+            files=(*self._election_files(broker, unclean), *_checkpoint_files(below, logs)),
+        )
+
+    def several(self, brokers: Sequence[int]) -> PlanStep:
+        """Brokers that only follow, started last."""
+        actions: list[Action] = [StartBroker(broker) for broker in brokers]
+        removals = self._walk(actions, ())
+        one = len(brokers) == 1
+        what = f"{'it truncates' if one else 'they truncate'} nothing that only {'it holds' if one else 'they hold'}"
+        if removals:
+            what = f"{'it truncates' if one else 'they truncate'} {_records(removals)}, which step 1 copies"
+        return PlanStep(
+            stage=Stage.START,
+            title=f"Start {brokers_shown(brokers)}: {what}",
+            actions=(*actions, WaitForIsr(tuple(brokers))),
+            reasons=(
+                "Only when the steps above are done: the leaders have to be there, and the directories to be copied.",
+                *_said(self.facts, removals),
+            ),
+            commands=tuple(f"# start broker {broker} on its host, if it does not run" for broker in brokers),
+            checks=(Check(self.tools.in_sync(brokers), Shows.IN_SYNC),),
+            undo=f"Stop {brokers_shown(brokers)} again.",
+            cannot_undo=_stays((), removals),
+        )
+
+    def _title(
+        self,
+        broker: int,
+        rows: Sequence[PlannedLeader],
+        logs: Sequence[ReplicaLog],
+        torn: Sequence[ReplicaKey],
+        removals: Sequence[Removal],
+    ) -> str:
+        does = []
+        if logs:
+            does.append(f"corrects {count(len(logs), _NAME)}")
+        if torn:
+            does.append(f"recovers {count(len(torn), 'log')} with a torn end")
+        if rows:
+            unclean = sum(one.choice.election != ElectionType.CLEAN for one in rows)
+            how = "cleanly" if not unclean else "by an unclean election" if unclean == len(rows) else f"{unclean} by an unclean election"
+            does.append(f"leads {count(len(rows), 'partition')} ({how}); {total_price(self.facts, rows)}")
+        own = [one for one in removals if one.replica[2] == broker]
+        if own:
+            does.append(f"truncates {_records(own)}, copied in step 1")
+        start = "Start" if self.facts.is_stopped(broker) or not (logs or torn) else "Restart"
+        return f"{start} broker {broker}: {'; '.join(does) or 'it follows its leaders'}"
+
+    def _caution(self, broker: int, rows: Sequence[PlannedLeader]) -> Iterator[str]:
+        crashed = [one for one in rows if one.choice.in_elr and not one.choice.in_isr and one.choice.stopped_cleanly is False]
+        if crashed:
+            yield (
+                f"Broker {broker} crashed, or recovers its logs: the controller takes it off the ELR when it registers. So it is elected "
+                "uncleanly, for what it holds; where the controller does that by itself, the command says that it is not needed."
+            )
+
+    def _commands(
+        self,
+        broker: int,
+        rows: Sequence[PlannedLeader],
+        unclean: Sequence[PlannedLeader],
+        logs: Sequence[ReplicaLog],
+        torn: Sequence[ReplicaKey],
+        *,
+        is_down: bool,
+    ) -> Iterator[str]:
+        if (logs or torn) and not is_down:
+            yield f"# stop broker {broker}: it overwrites the files while it runs"
+        if logs:
+            yield f"# on its host, in a copy of this folder: sh checkpoints/broker-{broker}/{_SCRIPT}"
+        if torn:
+            yield f"# on its host, in each log directory of these replicas: rm {_MARKER}"
+        later = sorted({rival for one in rows for rival in one.rivals})
+        if later:
+            them = ("it leads", "it") if len(later) == 1 else ("they lead", "them")
+            yield f"# {brokers_shown(later)} must not run yet, else {them[0]} instead: stop {them[1]}"
+        names = self._names(broker)
+        if unclean and not self.tools.elects:
+            yield self.tools.elect(names[0])
+        yield f"# start broker {broker} on its host, unless it runs, and wait until this lists it:"
+        yield f"{self.tools.brokers()} | grep 'id: {broker} '"
+        if unclean:
+            yield self.tools.elect(names[-1])
+
+    def _names(self, broker: int) -> tuple[str, ...]:
+        if not self.tools.elects:
+            return f"unclean-allow-broker-{broker}.sh", f"unclean-forbid-broker-{broker}.sh"
+        return ("elect-unclean.json" if self._files == 1 else f"elect-unclean-broker-{broker}.json",)
+
+    def _election_files(self, broker: int, unclean: Sequence[PlannedLeader]) -> tuple[PlanFile, ...]:
+        if not unclean:
+            return ()
+        names = self._names(broker)
+        if self.tools.elects:
+            return (PlanFile(name=names[0], content=election_json(key_of(one.partition) for one in unclean)),)
+        topics = sorted({one.partition.topic for one in unclean})
+        return tuple(
+            PlanFile(name=name, content=allow_unclean(topics, allow=allow), executable=True)
+            for name, allow in zip(names, (True, False), strict=True)
+        )
+
+    def _checks(self, broker: int, rows: Sequence[PlannedLeader], *, is_follower: bool) -> Iterator[Check]:
+        if rows:
+            yield Check(f"{self.tools.topics()}   # these partitions have `Leader: {broker}`", Shows.LED)
+            yield Check(f"{self.tools.topics('--unavailable-partitions')}   # none of them is listed", Shows.LED)
+        if is_follower:
+            yield Check(self.tools.in_sync({broker}), Shows.IN_SYNC)
+
+    def _undo(self, broker: int, logs: Sequence[ReplicaLog], rows: Sequence[PlannedLeader]) -> str:
+        if logs:
+            return (
+                f"Stop the broker, `sh checkpoints/broker-{broker}/{_SCRIPT} undo`, start it. Never delete or rename such a file: a "
+                "broker does not rebuild it."
+            )
+        offline = ": its partitions are offline again, as before. Nothing was truncated unless other replicas ran" if rows else ""
+        return f"Stop broker {broker}{offline}."
+
+    def _of_files(self, broker: int, logs: Sequence[ReplicaLog]) -> Iterator[str]:
+        if not logs:
+            return
+        said = "; ".join(
+            f"{name} is the one that was audited as {shown(log_dir)}" for log_dir, name in list(_directories(logs).items())[:MOST]
+        )
+        names = " ".join(f"{name}=LOG_DIR" for name in _directories(logs).values())
+        yield (
+            f"The script puts the corrected files in place and keeps each old one beside it, as {_NAME}.before. Name the broker's own "
+            f"log directories to it ({said}), never a copy: `{names} sh checkpoints/broker-{broker}/{_SCRIPT}`. Run it as the user that "
+            "Kafka runs as. It stops where the broker's own file is well formed and the audited one was not: then only the copy is "
+            "damaged, so copy it again."
+        )
+        yield from (f"{partition_shown(log.topic, log.partition)}: {' '.join(_reasons(log))}" for log in logs[:MOST])
+        if len(logs) > MOST:
+            yield f"and {len(logs) - MOST} more files."
+        yield (
+            "If the broker is the only member of the ISR, its partitions have no leader while it is stopped. With "
+            "unclean.leader.election.enable=true another replica would be elected, and what only this broker holds would be lost: set "
+            "it to false first."
+        )
+
+
+def _records(removals: Sequence[Removal]) -> str:
+    known = sum(one.cut.removed_records or 0 for one in removals)
+    committed = sum(one.cut.removed_committed or 0 for one in removals)
+    if all(one.cut.removed_records is None for one in removals):
+        return "an unknown number of records"
+    least = "at least " if any(one.cut.removed_records is None for one in removals) else ""
+    return f"{least}{count(known, 'record')}{f', {committed} of them committed' if committed else ''}"
+
+
+def _said(facts: RecoveryFacts, removals: Sequence[Removal]) -> Iterator[str]:
+    """A sentence for each replica that truncates, the worst first."""
+    worst = sorted(removals, key=lambda one: (-(one.cut.removed_committed or 0), -(one.cut.removed_records or 0), one.replica))
+    for one in worst[:MOST]:
+        topic, partition, broker = one.replica
+        cut, verdict = one.cut, facts.verdict_of.get(one.replica)
+        does = "truncates" if cut.truncation_offset is None else f"truncates to {cut.truncation_offset}"
+        if cut.restart_offset is not None:
+            does = f"empties its log and starts at {cut.restart_offset}"
+        removed = "an unknown number of records" if cut.removed_records is None else count(cut.removed_records, "record")
+        lost = None if verdict is None or (topic, partition) in facts.leaderless else verdict.lost_records
+        if lost is not None and lost != cut.removed_records and cut.removed_records is not None:
+            removed = f"{removed}, {lost} of which the leader does not hold"
+        proven = f", {cut.removed_committed} of them committed" if cut.removed_committed else ""
+        yield f"{partition_shown(topic, partition)}: broker {broker} {does}, which removes {removed}{proven}."
+    if len(removals) > MOST:
+        yield f"and {len(removals) - MOST} more replicas."
+
+
+def _stays(unclean: Sequence[PlannedLeader], removals: Sequence[Removal]) -> str:
+    said = []
+    if unclean:
+        said.append("an election: until other replicas start nothing is truncated, and their directories are as they were")
+    if removals:
+        said.append("what is truncated: only the copies still hold it")
+    return "; ".join(said)
+
+
+def _of_torn(torn: Sequence[ReplicaKey]) -> Iterator[str]:
+    if torn:
+        named = ", ".join(partition_shown(*replica[:2]) for replica in torn[:MOST])
+        more = f" and {len(torn) - MOST} more" if len(torn) > MOST else ""
+        yield (
+            f"The newest segment of {named}{more} ends in half a batch after a clean stop: what the broker appended behind it, nobody "
+            f"could read. Without the file {_MARKER} it recovers its logs as after a crash, and removes the half batch; whole records stay."
+        )
+
+
+def _all_stopped(facts: RecoveryFacts) -> Iterator[PlanStep]:
+    brokers = sorted({role.broker_id for key in facts.leaderless for role in facts.replicas.get(key, ())} or _candidates(facts))
+    tools = Tools.of(facts.kafka_version, facts.protocol)
+    keys = len(facts.leaderless)
+    yield PlanStep(
+        stage=Stage.START,
+        title="Start the cluster",
+        actions=tuple(StartBroker(broker) for broker in brokers),
+        reasons=(
+            f"All brokers were stopped cleanly; only because of that {count(keys, 'partition has', 'partitions have')} no leader. "
+            "Starting them loses nothing.",
+        ),
+        commands=("# start every broker, each on its host",),
+        checks=(Check(f"{tools.topics('--unavailable-partitions')}   # prints nothing", Shows.RUNS),),
+        undo="Stop the brokers again.",
+    )
+
+
+def _candidates(facts: RecoveryFacts) -> set[int]:
+    return {choice.candidate_id for one in facts.offline for choice in one.candidates or ()}
+
+
+# --- corrected files ---------------------------------------------------------------------------------------------------------------------
+
+
+def _corrected(
+    facts: RecoveryFacts, waiting: Collection[ReplicaKey], rebuilt: Collection[ReplicaKey]
+) -> tuple[dict[int, list[ReplicaLog]], list[PlanRefusal]]:
+    """The logs whose file is corrected, by broker; what cannot be corrected, or does not heal, is refused."""
+    found: dict[int, list[ReplicaLog]] = {}
+    refusals = []
+    blocked = {broker for *_key, broker in waiting}
+    for log in (one for one in facts.logs if one.state == "current"):
+        replica = (log.topic, log.partition, log.broker_id)
+        verdict = facts.verdict_of.get(replica)
+        hopeless = replica in rebuilt or (
+            verdict is not None and Verdict(verdict.verdict) in (Verdict.LOG_MATCHING_VIOLATION, Verdict.UNREADABLE)
+        )
+        if (hopeless and not log.is_healed) or log.broker_id in blocked or log.broker_id in facts.gone:
+            continue  # rebuilt with its file, refused there, or asked for
+        why = _refused(log)
+        if why is not None:
+            where = (f"{partition_shown(log.topic, log.partition)} on broker {log.broker_id}",)
+            refusals.append(PlanRefusal(what=f"correct the {_NAME} of", where=where, why=why))
+        elif log.corrected_checkpoint is not None:
+            found.setdefault(log.broker_id, []).append(log)
+    return found, refusals
+
+
+def _refused(log: ReplicaLog) -> str | None:
+    if log.corrected_checkpoint is not None and "/" in log.directory:
+        return "its directory name cannot be written into a command file"
+    if log.not_corrected_because is not None:
+        return f"the batches of the log do not determine a table ({log.not_corrected_because}): rebuild the replica from a healthy leader"
+    stuck = [one.follower_id for one in log.rejoins_once_corrected or () if not one.catches_up]
+    if log.corrected_checkpoint is not None and stuck:
+        return f"replayed with the corrected lines these followers still do not catch up: {', '.join(map(str, stuck))}"
+    if log.corrected_checkpoint is not None and log.stays_diverged:
+        return STAYS_DIVERGED
+    return None
+
+
+def _directories(logs: Sequence[ReplicaLog]) -> dict[str, str]:
+    return {log_dir: f"DIR_{number}" for number, log_dir in enumerate(dict.fromkeys(log.log_dir for log in logs), 1)}
+
+
+def _checkpoint_files(below: str, logs: Sequence[ReplicaLog]) -> Iterator[PlanFile]:
+    if logs:
+        for log in logs:
+            yield PlanFile(name=f"{below}/{file_name(log.directory)}/{_NAME}", content=log.corrected_checkpoint or "")
+        names = _directories(logs)
+        lines = [f': "${{{name}:?name a log directory of the broker: PLAN.md says which one {name} is}}"\n' for name in names.values()]
+        lines += [f'place {quote(file_name(log.directory))} "${names[log.log_dir]}"/{quote(log.directory)} {_state(log)}\n' for log in logs]
+        yield PlanFile(name=f"{below}/{_SCRIPT}", content=_PLACING + "".join(lines), executable=True)
+
+
+def _state(log: ReplicaLog) -> str:
+    return "malformed" if log.checkpoint_state == "unreadable" else "readable"
+
+
+_PLACING = f"""\
+#!/bin/sh
+# Written by an audit; read it before you run it: on the host of the broker, while the broker is stopped, as the user that Kafka runs as.
+# It stops at the first line that fails. With the argument undo it restores the old files.
+set -eu
+mode=${{1:-put}}
+here=$(dirname -- "$0")
+well_formed() {{
+  awk 'NR == 1 && $0 != "0" {{ bad = 1 }} NR == 2 {{ lines = $0 }} NR > 2 && NF != 2 {{ bad = 1 }}
+    END {{ exit (bad || NR < 2 || NR != lines + 2) }}' "$1"
+}}
+place() {{
+  target=$2/{_NAME}
+  [ -d "$2" ] || {{ printf '%s: no such directory; which log directories does the broker have?\\n' "$2" >&2; exit 1; }}
+  if [ "$mode" = undo ]; then
+    if [ -e "$target.before" ]; then cp -p -- "$target.before" "$target"; fi
+    return
+  fi
+  if [ "$3" = malformed ] && [ -e "$target" ] && [ ! -e "$target.before" ] && well_formed "$target"; then
+    printf '%s is well formed: only the copy that was audited is damaged; copy it again\\n' "$target" >&2; exit 1
+  fi
+  if [ -e "$target" ] && [ ! -e "$target.before" ]; then cp -p -- "$target" "$target.before"; fi
+  cp -- "$here/$1/{_NAME}" "$target"
+}}
+"""
+
+
+def _reasons(log: ReplicaLog) -> Iterator[str]:
+    lines = count(len(log.corrected_entries or ()), "line")
+    yield f"corrected file, {lines}."
+    for line in log.corrected_entries or ():
+        if line.source in _NOT_EXACT:
+            yield f"Line `{line.epoch} {line.start_offset}` {_NOT_EXACT[line.source].format(broker=line.from_broker_id)}."
+    for one in log.rejoins_once_corrected or ():
+        does = "truncates nothing" if one.truncation_offset is None else f"truncates to {one.truncation_offset}"
+        if one.restart_offset is not None:
+            does = f"empties its log and starts at {one.restart_offset}"
+        but = ", but keeps batches that are not the leader's: do not let it lead" if one.still_diverged else ""
+        yield f"In a replay with it, follower {one.follower_id} of leader {one.leader_id} {does} and catches up{but}."
+
+
+# --- what it rests on --------------------------------------------------------------------------------------------------------------------
+
+
+def _presumptions(facts: RecoveryFacts, order: StartOrder, tools: Tools) -> Iterator[Presumption]:
+    for broker in sorted(facts.gone):
+        yield Presumption(
+            what=f"broker {broker} is gone for good (--gone); nothing with its id runs before the step that says so",
+            holds=None,
+            how_to_check=f"{tools.brokers()} | grep 'id: {broker} '   # prints nothing",
+        )
+    if not facts.offline:
+        return
+    choices = [choice for one in facts.offline for choice in one.candidates or ()]
+    down = sorted({choice.candidate_id for choice in choices if choice.broker_up is False})
+    unknown = sorted({choice.candidate_id for choice in choices if choice.broker_up is None})
+    if down:
+        said = f"brokers {', '.join(map(str, down))} are stopped, and nothing was written to their directories since they were copied"
+        yield Presumption(what=said, holds=True, how_to_check=f"{tools.brokers()}   # does not list them, or cannot connect")
+    if unknown:
+        said = f"the input does not show whether brokers {', '.join(map(str, unknown))} run"
+        yield Presumption(what=said, holds=None, how_to_check=f"{tools.brokers()}   # lists those that run")
+    listed = f"{tools.topics('--unavailable-partitions')}   # lists them"
+    yield Presumption(what="the partitions still have no leader", holds=None, how_to_check=listed)
+    if any(one.choice.election != ElectionType.CLEAN for one in order.leaders):
+        yield Presumption(
+            what="unclean.leader.election.enable is false; else the controller elects whichever replica starts first",
+            holds=_unclean_is_off(facts, order),
+            how_to_check=tools.configs(),
+        )
+
+
+def _unclean_is_off(facts: RecoveryFacts, order: StartOrder) -> bool | None:
+    """Whether no controller elects a replica outside of the ISR unasked, in the partitions that the plan elects leaders of."""
+    keys = [key_of(one.partition) for one in order.leaders if one.choice.election != ElectionType.CLEAN]
+    said = {role.unclean_leader_election for key in keys for role in facts.replicas.get(key, ())}
+    return False if True in said else None if None in said or not said else True

@@ -1,0 +1,248 @@
+"""What a plan is made of: steps in words, each with the typed actions that a walk follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum, StrEnum, auto
+
+from replica_audit.recovery.facts import PartitionKey, ReplicaKey
+
+
+class Stage(IntEnum):
+    """The order of steps: first what cannot lose anything, last what ends something for good."""
+
+    COPY = 1
+    ASK = 2
+    START = 3
+    ABORT = 4
+    REBUILD = 5
+    GROUPS = 6
+    PREFERRED = 7
+
+
+class GroupPolicy(StrEnum):
+    """What becomes of a group behind a truncation: it reads again what it may have read in another version, or skips that."""
+
+    RE_READ = "re-read"
+    SKIP = "skip"
+
+
+# --- actions -----------------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Copy directories of replicas to a safe place."""
+
+    replicas: tuple[ReplicaKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskForInput:
+    """Stop here for these replicas, of which something that decides is not known, until `wanted` was given and planned again."""
+
+    replicas: tuple[ReplicaKey, ...]
+    wanted: str
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectFile:
+    """Put a corrected leader-epoch-checkpoint in place, or make the log recover; its broker must not run."""
+
+    replica: ReplicaKey
+
+
+@dataclass(frozen=True, slots=True)
+class StopBroker:
+    """Stop a broker, cleanly."""
+
+    broker: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartBroker:
+    """Start a broker. `empty`: a new one with the id of one that is gone."""
+
+    broker: int
+    empty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Elect:
+    """Make a broker that runs the leader; `is_clean`: the controller does it by itself."""
+
+    key: PartitionKey
+    broker: int
+    is_clean: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForIsr:
+    """Wait until replicas that can follow are in the ISR."""
+
+    brokers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOut:
+    """Take a replica out of the assignment: its broker deletes it."""
+
+    replica: ReplicaKey
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """Assign a replica to a broker that has none: it fetches the whole log from the leader."""
+
+    replica: ReplicaKey
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Send saved records again."""
+
+    replicas: tuple[ReplicaKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResetGroup:
+    """Set the position of a consumer group."""
+
+    group: str
+    key: PartitionKey
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransaction:
+    """Abort a transaction that nobody will end."""
+
+    key: PartitionKey
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ElectPreferred:
+    """Give the leadership back to the preferred replica."""
+
+    key: PartitionKey
+
+
+Action = (
+    Copy
+    | AskForInput
+    | CorrectFile
+    | StopBroker
+    | StartBroker
+    | Elect
+    | WaitForIsr
+    | TakeOut
+    | PutBack
+    | Replay
+    | ResetGroup
+    | EndTransaction
+    | ElectPreferred
+)
+
+
+# --- steps -------------------------------------------------------------------------------------------------------------------------------
+
+
+class Shows(Enum):
+    """What the command of a check shows."""
+
+    COPIED = auto()
+    ANSWERED = auto()
+    RUNS = auto()
+    LED = auto()
+    IN_SYNC = auto()
+    TAKEN_OUT = auto()
+    ENDED = auto()
+    RESET = auto()
+    PREFERRED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A line to type and what it then prints. `shows` is false before the step and true after it: the check can fail."""
+
+    command: str
+    shows: Shows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFile:
+    """A file of the plan. `name` is relative to its folder, with `/` between folders; no name of a topic or group is in it unencoded."""
+
+    name: str
+    content: str
+    executable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanStep:
+    """One step: what it does, why, what to type, how to see that it worked, how to undo it and what of it cannot be undone.
+
+    Texts are sentences of Markdown; `commands` and `checks` are lines of a shell. `cannot_undo` is empty where everything can be.
+    """
+
+    stage: Stage
+    title: str
+    actions: tuple[Action, ...]
+    reasons: tuple[str, ...]
+    commands: tuple[str, ...]
+    checks: tuple[Check, ...]
+    undo: str
+    cannot_undo: str = ""
+    files: tuple[PlanFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRefusal:
+    """What the plan does not do, where, and why. `where` are names as they are shown, with what is put before them in `what`."""
+
+    what: str
+    where: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presumption:
+    """What the plan rests on. `holds` says whether the run confirms it: None where it cannot tell; `how_to_check` is for a person."""
+
+    what: str
+    holds: bool | None
+    how_to_check: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPart:
+    """What one kind of finding asks for."""
+
+    steps: tuple[PlanStep, ...] = ()
+    refusals: tuple[PlanRefusal, ...] = ()
+    presumptions: tuple[Presumption, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All steps of one cluster in order. `truncations`: lines of Markdown, who truncates what under which leader.
+
+    `crossed`: partitions whose best leader the order of starts has no place for. `instead`: other ways, each with its price.
+    """
+
+    run_id: str
+    cluster_id: str
+    steps: tuple[PlanStep, ...]
+    decisions: tuple[str, ...] = ()
+    refusals: tuple[PlanRefusal, ...] = ()
+    presumptions: tuple[Presumption, ...] = ()
+    truncations: tuple[str, ...] = ()
+    instead: tuple[str, ...] = ()
+    crossed: frozenset[PartitionKey] = frozenset()
+
+    @property
+    def files(self) -> tuple[PlanFile, ...]:
+        """Every file of every step."""
+        return tuple(file for step in self.steps for file in step.files)
