@@ -111,6 +111,12 @@ def test_leader_copied_earlier(leader: Replica, follower: Replica, leader_epoch:
             id="a log whose segments retention has emptied one by one",
         ),
         pytest.param(
+            replica(1, [(1, 0, 7)], epochs=[], **UP),
+            {"leader_epoch": 5, "enters_epoch_at_once": True},
+            True,
+            id="a table without an entry, copied while its broker wrote it",
+        ),
+        pytest.param(
             replica(1, [], checkpoint_known=False, **UP),
             {"leader_epoch": 5, "enters_epoch_at_once": True},
             False,

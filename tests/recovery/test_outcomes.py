@@ -66,8 +66,10 @@ def test_records_that_only_the_follower_holds_are_copied_first() -> None:
 
 
 def test_a_log_without_a_common_offset_is_given_up_as_a_whole() -> None:
-    gives_up = {"cause": Cause.NO_COMMON_RANGE, "restart_offset": 30, "lost_offsets": 12, "lost_records": 12}
-    assert because(verdicts=[verdict(Verdict.INCONCLUSIVE, **gives_up)]) == (StartBecause.TRUNCATES,)
+    given_up = [verdict(Verdict.INCONCLUSIVE, cause=Cause.NO_COMMON_RANGE, restart_offset=30, lost_offsets=12, lost_records=12)]
+    stopped = [row(ReplicaLog, **PLACE, broker_id=2, state="current", broker_ran=False)]
+    assert because(verdicts=given_up, logs=stopped) == (StartBecause.TRUNCATES,)
+    assert because(verdicts=given_up) == (StartBecause.NOT_COMPARED,), "of a broker that ran a later copy may tell"
     assert because(verdicts=[verdict(Verdict.INCONCLUSIVE, cause=Cause.LEADER_COPIED_EARLIER)]) == (StartBecause.NOT_COMPARED,)
 
 

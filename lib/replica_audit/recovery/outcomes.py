@@ -94,9 +94,12 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
     found = [one for one in rows.found if one.broker_id == broker]
     reasons = {*_of_log(rows, broker, verdict), *_of_findings(found)}
     loss, leader_id, election = _NOTHING, _leader_of(rows, verdict), None
-    if offline is None:
-        reasons |= set(_under_leader(verdict))
-        loss = _cut(verdict) if verdict is not None and truncates_alone(verdict) else _NOTHING
+    if offline is None and verdict is not None:
+        is_final = _is_stopped(rows, broker)
+        reasons |= set(_under_leader(verdict, is_final=is_final))
+        loss = _cut(verdict) if truncates_alone(verdict, is_final=is_final) else _NOTHING
+    elif offline is None:
+        pass  # it leads, or is the only one
     else:
         best = next((one for one in rows.choices if one.rank == 1), None)
         leader_id = None if best is None else best.candidate_id
@@ -163,18 +166,21 @@ def _of_findings(found: Collection[FoundFinding]) -> Iterator[StartBecause]:
             yield StartBecause.LEADER_DAMAGED
 
 
-def _under_leader(verdict: ReplicaVerdict | None) -> Iterator[StartBecause]:
+def _is_stopped(rows: AuditedRows, broker: int) -> bool:
+    """Whether the broker did not run when its replica was copied: the copy is what it starts with."""
+    return any(one.broker_id == broker and one.state == "current" and one.broker_ran is False for one in rows.logs)
+
+
+def _under_leader(verdict: ReplicaVerdict, *, is_final: bool) -> Iterator[StartBecause]:
     """What a follower does where somebody leads."""
-    if verdict is None:
-        return
-    if verdict.verdict in _OF_VERDICTS and not is_emptied(verdict):
+    if verdict.verdict in _OF_VERDICTS and not (is_final and is_emptied(verdict)):
         yield _OF_VERDICTS[verdict.verdict]
     is_guess = verdict.leader_source == INFERRED and verdict.inferred_because != InferredBecause.NO_LEADER
     if is_guess and verdict.verdict not in (Verdict.IDENTICAL, Verdict.INCONCLUSIVE):
         yield StartBecause.LEADER_GUESSED
     if verdict.keys_may_differ:
         yield StartBecause.NOT_COMPARED
-    if truncates_alone(verdict):
+    if truncates_alone(verdict, is_final=is_final):
         yield StartBecause.TRUNCATES
 
 
@@ -183,12 +189,19 @@ def is_emptied(verdict: ReplicaVerdict) -> bool:
     return verdict.cause == Cause.NO_COMMON_RANGE and verdict.restart_offset is not None
 
 
-def truncates_alone(verdict: ReplicaVerdict) -> bool:
-    """Whether a follower truncates records that are still on its disk, and that its leader does not hold, or may not."""
+def truncates_alone(verdict: ReplicaVerdict, *, is_final: bool) -> bool:
+    """Whether a follower truncates records that are still on its disk, and that its leader does not hold, or may not.
+
+    `is_final`: its broker was stopped when it was copied; of one that ran a later copy may have something in common with its leader's log.
+    """
     is_cut = verdict.truncation_offset is not None or verdict.restart_offset is not None
     differs = verdict.divergence_offset is not None or verdict.verdict in (Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS)
     is_compared = verdict.verdict not in (Verdict.INCONCLUSIVE, *_CLEAN)
-    return (is_emptied(verdict) or (is_cut and differs and is_compared)) and not verdict.already_truncated and verdict.lost_offsets != 0
+    return (
+        ((is_final and is_emptied(verdict)) or (is_cut and differs and is_compared))
+        and not verdict.already_truncated
+        and verdict.lost_offsets != 0
+    )
 
 
 def _cut(verdict: ReplicaVerdict) -> _Loss:

@@ -45,6 +45,8 @@ def copied_before_its_election(leader: Replica, context: Context) -> bool:
     where retention of its leader was faster.
     """
     latest, is_running = latest_epoch(leader.log.epochs), bool(leader.alive)
+    if latest < 0 and leader.history:
+        latest = leader.history[-1].leader_epoch  # retention has just taken all entries, or the file is wrong
     has_begun = not leader.history and (leader.log.log_start_offset > 0 or (is_running and leader.checkpoint_known))
     is_of_before = (is_running or leader.stopped_cleanly) and not context.simultaneous
     return is_of_before and context.enters_epoch_at_once and (latest >= 0 or has_begun) and latest < context.leader_epoch
