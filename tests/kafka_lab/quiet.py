@@ -19,6 +19,8 @@ from typing import Any, Literal
 from replica_audit.collect import CollectRequest, collect
 from replica_audit.config import Settings
 from replica_audit.protocol.cluster.log_events import EventKind
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.rows.starts import StartOutcome
 from tests.kafka_lab.cluster import Lab
 from tests.kafka_lab.console import say
 from tests.kafka_lab.found import Tables, by_follower, not_found
@@ -179,6 +181,7 @@ def _audit(root: Path, result: Quiet, number: int, way: str, keep: Path | None, 
         for row in tables["consumer_impacts"]
         if row["affected"] and row["topic"] in TOPICS
     ]
+    alarms += _others(name, tables, {(row["topic"], row["partition"], row["follower_id"]) for row in serious})
     result.audits += 1
     result.by_way[way].update(row["verdict"] for row in rows)
     result.bounds.update(row["bounded_by"] for row in rows if row["bounded_by"])
@@ -191,6 +194,24 @@ def _audit(root: Path, result: Quiet, number: int, way: str, keep: Path | None, 
     if (serious or alarms or warnings) and keep:
         shutil.copytree(root, keep / f"quiet-audit-{number}-{root.name}")
     return tables
+
+
+def _others(name: str, tables: Tables, told: set[tuple[str, int, int]]) -> list[str]:
+    """What is wrong besides verdicts: other findings, and starts that cost something; not of replicas that are told already."""
+    codes = set(map(str, Verdict))
+    of_partitions = [row for row in tables["found"] if row["severity"] in _SERIOUS and row["code"] not in codes]
+    said = [
+        f"{name}: {row['topic']}-{row['partition']} on broker {row['broker_id']}: {row['code']}: {row['summary']}" for row in of_partitions
+    ]
+    harmless = (StartOutcome.SAFE, StartOutcome.UNKNOWN)
+    costs = [row for row in tables["replica_starts"] if row["outcome"] not in harmless]
+    said += [
+        f"{name}: {row['topic']}-{row['partition']} on broker {row['broker_id']}: to start is {row['outcome']}: {', '.join(row['because'])}"
+        for row in costs
+        if (row["topic"], row["partition"], row["broker_id"]) not in told
+    ]
+    known = (*TOPICS, "__")
+    return [one for one in said if one.removeprefix(f"{name}: ").startswith(known)]
 
 
 def _said(name: str, row: Row) -> str:

@@ -97,7 +97,7 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
     if offline is None and verdict is not None:
         is_final = _is_stopped(rows, broker)
         reasons |= set(_under_leader(verdict, is_final=is_final))
-        loss = _cut(verdict) if truncates_alone(verdict, is_final=is_final) else _NOTHING
+        loss = _cut(verdict) if truncates_alone(verdict) or StartBecause.EMPTIES in reasons else _NOTHING
     elif offline is None:
         pass  # it leads, or is the only one
     else:
@@ -172,36 +172,31 @@ def _is_stopped(rows: AuditedRows, broker: int) -> bool:
 
 
 def _under_leader(verdict: ReplicaVerdict, *, is_final: bool) -> Iterator[StartBecause]:
-    """What a follower does where somebody leads."""
-    if verdict.verdict in _OF_VERDICTS and not (is_final and is_emptied(verdict)):
+    """What a follower does where somebody leads; `is_final`: its broker was stopped when it was copied."""
+    if is_final and is_emptied(verdict):
+        yield StartBecause.EMPTIES
+    elif verdict.verdict in _OF_VERDICTS:
         yield _OF_VERDICTS[verdict.verdict]
     is_guess = verdict.leader_source == INFERRED and verdict.inferred_because != InferredBecause.NO_LEADER
     if is_guess and verdict.verdict not in (Verdict.IDENTICAL, Verdict.INCONCLUSIVE):
         yield StartBecause.LEADER_GUESSED
     if verdict.keys_may_differ:
         yield StartBecause.NOT_COMPARED
-    if truncates_alone(verdict, is_final=is_final):
+    if truncates_alone(verdict):
         yield StartBecause.TRUNCATES
 
 
 def is_emptied(verdict: ReplicaVerdict) -> bool:
-    """Whether a follower has no offset in common with its leader, and gives its whole log up."""
+    """Whether a follower ends below its leader's log start, and gives its whole log up: no copy tells whether that is retention's."""
     return verdict.cause == Cause.NO_COMMON_RANGE and verdict.restart_offset is not None
 
 
-def truncates_alone(verdict: ReplicaVerdict, *, is_final: bool) -> bool:
-    """Whether a follower truncates records that are still on its disk, and that its leader does not hold, or may not.
-
-    `is_final`: its broker was stopped when it was copied; of one that ran a later copy may have something in common with its leader's log.
-    """
+def truncates_alone(verdict: ReplicaVerdict) -> bool:
+    """Whether a follower truncates records that are still on its disk, and that its leader does not hold, or may not."""
     is_cut = verdict.truncation_offset is not None or verdict.restart_offset is not None
     differs = verdict.divergence_offset is not None or verdict.verdict in (Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS)
     is_compared = verdict.verdict not in (Verdict.INCONCLUSIVE, *_CLEAN)
-    return (
-        ((is_final and is_emptied(verdict)) or (is_cut and differs and is_compared))
-        and not verdict.already_truncated
-        and verdict.lost_offsets != 0
-    )
+    return is_cut and differs and is_compared and not verdict.already_truncated and verdict.lost_offsets != 0
 
 
 def _cut(verdict: ReplicaVerdict) -> _Loss:

@@ -37,6 +37,7 @@ class StartBecause(StrEnum):
     STAYS_DIVERGED = "stays-diverged"
     OTHER_RECORDS = "other-records-than-the-leader"
     # unknown
+    EMPTIES = "empties-its-log"
     NOT_COMPARED = "not-compared"
     NOT_READ = "not-read"
     SHORT_COPY = "short-copy"
@@ -59,6 +60,7 @@ OUTCOME_OF: Mapping[StartBecause, StartOutcome] = {
     StartBecause.CANNOT_FOLLOW: StartOutcome.REPAIR_FIRST,
     StartBecause.STAYS_DIVERGED: StartOutcome.REPAIR_FIRST,
     StartBecause.OTHER_RECORDS: StartOutcome.REPAIR_FIRST,
+    StartBecause.EMPTIES: StartOutcome.UNKNOWN,
     StartBecause.NOT_COMPARED: StartOutcome.UNKNOWN,
     StartBecause.NOT_READ: StartOutcome.UNKNOWN,
     StartBecause.SHORT_COPY: StartOutcome.UNKNOWN,
@@ -91,7 +93,8 @@ class ReplicaStart:
         tuple[str, ...],
         "every reason, the worst first: another-leader-loses-less (order); truncates, recovery-truncates, sets-aside-the-only-copy "
         "(copy-first); torn-end, does-not-load, becomes-stray, cannot-follow, stays-diverged, other-records-than-the-leader "
-        "(repair-first); not-compared, not-read, short-copy, leader-guessed, leader-damaged, may-become-stray, election-unknown, "
+        "(repair-first); empties-its-log (it ends below the leader's log start), not-compared, not-read, short-copy, "
+        "leader-guessed, leader-damaged, may-become-stray, election-unknown, "
         "missing-from-the-input (unknown)",
     ]
     leader_id: Annotated[Int | None, "who leads, or has to lead, when it starts; null: not known"]
