@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,6 +46,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def empty_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse that has its tables and no run, to be copied: to create them takes longer than a small audit."""
+    from replica_audit.storage.warehouse.tables import DeltaWarehouse
+
+    made = tmp_path_factory.mktemp("no-run") / "warehouse"
+    DeltaWarehouse(spark, str(made)).create_missing()
+    return made
 
 
 @pytest.fixture(autouse=True)

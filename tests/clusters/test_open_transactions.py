@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,6 @@ from replica_audit.config import Settings
 from tests.clusters.test_scenarios import SAMPLE, SHARED, SHARED_SCENARIOS
 from tests.support import in_process
 from tests.support.engines import differing_tables
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LOSS = SAMPLE.parent / "transactions"  # the files of real brokers (4.2.0), and what they answered
 AFTER = SHARED / "txn-loss" / "after"
@@ -104,9 +102,10 @@ def test_after_the_old_leader_has_truncated() -> None:
 
 @pytest.mark.clusters
 @pytest.mark.spark
-def test_both_engines_say_the_same(spark: SparkSession, tmp_path: Path) -> None:
+def test_both_engines_say_the_same(empty_warehouse: Path, tmp_path: Path) -> None:
     """The states of complete transactions name no partition: Spark brings them together with the producers in a way of its own."""
     inputs = [str(LOSS / "before")]
+    shutil.copytree(empty_warehouse, tmp_path / "w")
     assert cli.main(["audit", "--input", *inputs, "--warehouse", str(tmp_path / "w")]) == 1
     assert differing_tables(tmp_path / "w", inputs, Settings()) == []
 

@@ -22,9 +22,10 @@ MISSING = 1
 
 
 @pytest.fixture(scope="module")
-def nights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Report]]:
+def nights(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Report]]:
     """All brokers; one is missing; it is back."""
     folder = tmp_path_factory.mktemp("nights")
+    shutil.copytree(empty_warehouse, folder / "warehouse")
     lacking = folder / "lacking"
     shutil.copytree(LOSS, lacking, ignore=shutil.ignore_patterns(f"broker-{MISSING}"))
     nights = {"first": LOSS, "second": lacking, "third": LOSS}

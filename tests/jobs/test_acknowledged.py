@@ -35,9 +35,10 @@ KNOWN = """\
 
 
 @pytest.fixture(scope="module")
-def nights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Report]]:
+def nights(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Report]]:
     folder = tmp_path_factory.mktemp("nights")
     (folder / "known.yaml").write_text(KNOWN, encoding="utf-8")
+    shutil.copytree(empty_warehouse, folder / "warehouse")
     lacking = folder / "lacking"
     shutil.copytree(LOSS, lacking)
     shutil.rmtree(lacking / "broker-1" / "data-0" / "billing-0")

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,10 @@ from deltalake import DeltaTable
 from replica_audit import cli, pipeline
 from replica_audit.config import Settings
 from replica_audit.errors import UsageError
+from replica_audit.past.findings import ListedRows
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.text import plain_text as text
+from replica_audit.report.text.json_report import json_pieces
 from replica_audit.rows import (
     AUDIT_RUNS,
     COMPACTION_DIFFERENCES,
@@ -41,12 +44,17 @@ from replica_audit.rows import (
 from replica_audit.rows.arrow import schema_of
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from tests.support import in_process
+from tests.support.engines import differing_tables
+from tests.support.warehouse import write_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"
+ROOTS = (*sorted(SAMPLE.iterdir()), SAMPLE.parent / "offline" / "nobody-leads")
+# what an audit can only say of a run that is kept
+OF_KEPT_RUNS = {"run_id", "warehouse", "seconds", "changes"}
 Row = dict[str, Any]
 AUDITED = [*OF_PARTITIONS, INPUT_ERRORS]
 EVERYTHING = Settings(what_if_leaders=True)
@@ -90,14 +98,14 @@ NOT_IN_SAMPLE = (
 @pytest.fixture(scope="module")
 def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     warehouse = tmp_path_factory.mktemp("warehouse")
-    return warehouse, run(spark, warehouse, "first", SAMPLE, what_if_leaders=True)
+    return warehouse, run(spark, warehouse, "first", SAMPLE, ROOTS[-1], what_if_leaders=True)
 
 
 @pytest.mark.parametrize("table", AUDITED, ids=lambda table: table.name)
 def test_tables_hold_what_the_rules_give(audited: tuple[Path, Any], table: Table) -> None:
     warehouse, _report = audited
     expected: list[Row] = []
-    for root in sorted(SAMPLE.iterdir()):
+    for root in ROOTS:
         made = in_process.audit(root, settings=EVERYTHING)
         expected += made[table.name]
         expected += made["problems"] if table is INPUT_ERRORS else []
@@ -105,10 +113,28 @@ def test_tables_hold_what_the_rules_give(audited: tuple[Path, Any], table: Table
     assert comparable(read(warehouse, table)) == comparable(as_in(table, expected))
 
 
+def without_runs(document: dict[str, Any]) -> dict[str, Any]:
+    text = json.dumps({name: value for name, value in document.items() if name not in OF_KEPT_RUNS}, default=str)
+    named = "first_seen_run_id|last_seen_run_id"
+    return json.loads(re.sub(rf'"({named})": ("[^"]*"|null)', r'"\1": ""', text))  # type: ignore[no-any-return]
+
+
+def test_triage_says_what_an_audit_says(spark: SparkSession, audited: tuple[Path, Any], tmp_path: Path) -> None:
+    warehouse, report = audited
+    inputs = [str(SAMPLE), str(ROOTS[-1])]
+    assert differing_tables(warehouse, inputs, EVERYTHING) == []
+    options = [word for given in inputs for word in ("--input", given)]
+    assert cli.main(["triage", *options, "--what-if-leaders", "--json", str(tmp_path / "triage.json")]) == 1
+    kept = "".join(json_pieces(report, ListedRows(pipeline.written_run(spark, str(warehouse), "first"))))
+    told = json.loads((tmp_path / "triage.json").read_text(encoding="utf-8"))
+    assert without_runs(told) == without_runs(json.loads(kept))
+    assert told["findings"][0]["code"] == "offline_partition"
+
+
 def test_every_cluster_has_its_run(audited: tuple[Path, Any]) -> None:
     warehouse, report = audited
     rows = read(warehouse, AUDIT_RUNS)
-    assert len(rows) == len(list(SAMPLE.iterdir())) == len(report.clusters)
+    assert len(rows) == len(ROOTS) == len(report.clusters)
     assert {(row["status"], row["exit_code"], row["run_date"]) for row in rows} == {("complete", 1, date(2026, 1, 2))}
     counted = Counter({verdict: count for row in rows for verdict, count in dict(row["verdict_counts"]).items()})
     assert counted.keys() <= set(map(str, Verdict))
@@ -165,12 +191,21 @@ def test_the_summary_is_one_report_in_text_and_json(audited: tuple[Path, Any]) -
     data = json.loads(json.dumps(report.as_json(), default=str))
     assert data["exit_code"] == 1
     assert str(report.findings[0].row.evidence).count("00000000000000000000.log") == 2
-    assert {cluster["label"] for cluster in data["clusters"]} == {path.name for path in SAMPLE.iterdir()}
+    assert {cluster["label"] for cluster in data["clusters"]} == {path.name for path in ROOTS}
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("history")
+def history(empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("history") / "warehouse"
+    shutil.copytree(empty_warehouse, made)
+    return made
+
+
+@pytest.fixture
+def warehouse(empty_warehouse: Path, tmp_path: Path) -> Path:
+    """One that has no run."""
+    shutil.copytree(empty_warehouse, tmp_path / "warehouse")
+    return tmp_path / "warehouse"
 
 
 class TestRunsOverTime:
@@ -186,8 +221,10 @@ class TestRunsOverTime:
         assert {row["status"] for row in read(history, FINDINGS)} == {"new"}
 
     def test_findings_persist_and_resolve(self, spark: SparkSession, history: Path, tmp_path: Path) -> None:
+        """A run of one topic between two others neither resolves what is of other topics, nor forgets it."""
         root = SAMPLE / "committed-loss"
         assert run(spark, history, "two", root).changes == {"persisting": 3}
+        assert run(spark, history, "one topic", root, topics="(?P<internal>__consumer_offsets)").changes == {}
         healed = tmp_path / "healed"
         shutil.copytree(root, healed)
         shutil.rmtree(healed / "broker-1" / "data-0" / "billing-0")
@@ -198,12 +235,7 @@ class TestRunsOverTime:
         assert [(row["finding_key"], row["first_seen_run_id"], row["last_seen_run_id"]) for row in resolved] == [
             ("committed_loss:billing-0:1", "one", "two")
         ]
-        assert run(spark, history, "four", healed).changes == {"persisting": 3}
-
-    def test_a_run_of_one_topic_does_not_resolve_the_others(self, spark: SparkSession, history: Path) -> None:
-        assert run(spark, history, "five", SAMPLE / "committed-loss", topics="(?P<internal>__consumer_offsets)").changes == {}
-        assert run(spark, history, "six", SAMPLE / "committed-loss").changes["persisting"] == 2, "nor does it forget them"
-        first = {row["first_seen_run_id"] for row in read(history, FINDINGS, run_id="six", status="persisting")}
+        first = {row["first_seen_run_id"] for row in read(history, FINDINGS, run_id="three", status="persisting")}
         assert first == {"one"}
 
     def test_a_run_killed_half_way_does_not_count(self, spark: SparkSession, history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,10 +258,10 @@ class TestRunsOverTime:
         assert spark.table("spark_catalog.audits.replica_verdicts").count() == 3
 
 
-def test_topics_limit_the_audit_not_what_is_known_of_the_groups(spark: SparkSession, tmp_path: Path) -> None:
-    report = run(spark, tmp_path, "one", SAMPLE / "committed-loss", topics="billing")
-    assert {row["topic"] for row in read(tmp_path, REPLICA_LOGS)} == {"billing"}
-    assert len(read(tmp_path, CONSUMER_IMPACTS)) == 18
+def test_topics_limit_the_audit_not_what_is_known_of_the_groups(spark: SparkSession, warehouse: Path) -> None:
+    report = run(spark, warehouse, "one", SAMPLE / "committed-loss", topics="billing")
+    assert {row["topic"] for row in read(warehouse, REPLICA_LOGS)} == {"billing"}
+    assert len(read(warehouse, CONSUMER_IMPACTS)) == 18
     (cluster,) = report.clusters
     assert (cluster.affected_groups, cluster.affected_positions, cluster.unclean_elections) == (4, 12, 3)
     assert (report.impacts[0].row.records_gone, report.impacts[0].row.reset_offset) == (20, 10)
@@ -243,32 +275,31 @@ def test_the_summary_shows_who_is_affected_and_who_would_lead_better(audited: tu
     assert "In 16 partitions brokers have since truncated records that only their audited" in shown, "to elect them brings nothing back"
 
 
-def test_what_is_proven_healthy_is_counted_and_its_rows_are_not_stored(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_proven_healthy_is_counted_and_its_rows_are_not_stored(spark: SparkSession, warehouse: Path) -> None:
     """As by the engine of this process; with `--detail all` they are stored."""
     root = SAMPLE / "clean-in-sync"
     for run_id, detail in (("findings", "findings"), ("all", "all")):
-        (cluster,) = run(spark, tmp_path, run_id, root, detail=detail).clusters
+        (cluster,) = run(spark, warehouse, run_id, root, detail=detail).clusters
         made = in_process.audit(root, settings=Settings(detail=detail))  # type: ignore[arg-type]
-        stored = [row for row in read(tmp_path, TRUNCATION_POINTS) if row["run_id"] == run_id]
+        stored = [row for row in read(warehouse, TRUNCATION_POINTS) if row["run_id"] == run_id]
         assert len(stored) == len(made["truncation_points"])
         assert 0 < sum(row["proven_pairs"] for row in made["checked"]) == cluster.proven_healthy < len(made["replica_verdicts"])
         assert (len(stored) == 4 * len(made["replica_verdicts"])) == (detail == "all")
 
 
-@pytest.fixture(scope="module")
-def no_run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A warehouse that has its tables and no run: to create them takes longer than a small audit."""
-    made = tmp_path_factory.mktemp("no-run") / "warehouse"
-    DeltaWarehouse(spark, str(made)).create_missing()
-    return made
-
-
+@pytest.mark.usefixtures("warehouse")
 class TestExitCodes:
-    """The command's exit codes and messages, through its own entry point."""
+    """The command's exit codes and messages, through its own entry point.
 
-    @pytest.fixture(autouse=True)
-    def warehouse(self, no_run: Path, tmp_path: Path) -> None:
-        shutil.copytree(no_run, tmp_path / "warehouse")
+    `triage` ends by the same functions; what is only about these goes through Spark in the night.
+    """
+
+    @pytest.fixture(params=["triage", pytest.param("audit", marks=[pytest.mark.spark, pytest.mark.nightly])])
+    def ends(self, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., int]:
+        """Run the command with these arguments."""
+        if request.param == "triage":
+            return lambda *arguments: cli.main(["triage", *arguments])
+        return lambda *arguments: self.audit(request.getfixturevalue("spark"), tmp_path, *arguments)
 
     def audit(self, spark: SparkSession, tmp_path: Path, *arguments: str) -> int:
         assert spark.version
@@ -283,22 +314,21 @@ class TestExitCodes:
         assert "--full does nothing any more: every audit is full" in said.err
         assert "full_every_days does nothing any more: every audit is full; take it out of the settings" in said.err
 
-    def test_findings_are_1_unless_below_fail_on(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_findings_below_fail_on_are_0(self, spark: SparkSession, tmp_path: Path) -> None:
         metrics = tmp_path / "audit.prom"
         arguments = ["--input", str(SAMPLE / "elr-election"), "--json", str(tmp_path / "out.json"), "--metrics", str(metrics)]
-        assert self.audit(spark, tmp_path, *arguments) == 1
-        assert re.search(r"^kafka_replica_audit_last_run_exit_code\{.*\} 1\.0$", metrics.read_text(), re.MULTILINE)
-        assert re.search(r'^kafka_replica_audit_findings\{.*status="new"\} [1-9]', metrics.read_text(), re.MULTILINE)
+        shutil.rmtree(tmp_path / "warehouse")
+        write_warehouse(tmp_path / "warehouse", SAMPLE / "elr-election")
         assert self.audit(spark, tmp_path, *arguments, "--fail-on", "critical") == 0
         assert re.search(r"^kafka_replica_audit_last_run_exit_code\{.*\} 0\.0$", metrics.read_text(), re.MULTILINE)
         assert re.search(r'^kafka_replica_audit_findings\{.*status="persisting"\} [1-9]', metrics.read_text(), re.MULTILINE)
         assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["fail_on"] == "critical"
 
-    def test_only_inconclusive_is_3(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_only_inconclusive_is_3(self, ends: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         partial = tmp_path / "partial"
         shutil.copytree(SAMPLE / "clean-in-sync", partial)
         shutil.rmtree(partial / "broker-3")
-        assert self.audit(spark, tmp_path, "--input", str(partial), "--topics", "epochs") == 3
+        assert ends("--input", str(partial), "--topics", "epochs") == 3
         assert "not collected" in capsys.readouterr().out
 
     def test_an_input_that_could_not_be_read_is_3(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -341,6 +371,8 @@ class TestExitCodes:
         options = ("--topics", "ledger", "--metrics", str(tmp_path / "audit.prom"))
         assert self.audit(spark, tmp_path, "--input", finding, "--run-id", "good", *options) == 1
         of_good = (tmp_path / "audit.prom").read_text()
+        assert re.search(r"^kafka_replica_audit_last_run_exit_code\{.*\} 1\.0$", of_good, re.MULTILINE)
+        assert re.search(r'^kafka_replica_audit_findings\{.*status="new"\} [1-9]', of_good, re.MULTILINE)
         assert self.audit(spark, tmp_path, "--input", str(hollow), "--run-id", "hollow", *options) == 2
         assert (tmp_path / "audit.prom").read_text() == of_good
         said = capsys.readouterr().out
@@ -352,24 +384,23 @@ class TestExitCodes:
         assert self.audit(spark, tmp_path, "--input", finding, "--run-id", "again", "--topics", "ledger") == 1
         assert {row["status"] for row in read(tmp_path / "warehouse", FINDINGS, run_id="again")} == {"persisting"}
 
-    def test_nothing_compared_is_3_and_says_so(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_nothing_compared_is_3_and_says_so(self, ends: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         alone = tmp_path / "alone"
         shutil.copytree(SAMPLE / "clean-in-sync" / "broker-1", alone / "broker-1", ignore=shutil.ignore_patterns("__cluster_metadata-0"))
         out = tmp_path / "out.json"
-        assert self.audit(spark, tmp_path, "--input", str(alone), "--topics", "epochs", "--json", str(out)) == 3
+        assert ends("--input", str(alone), "--topics", "epochs", "--json", str(out)) == 3
         assert "Exit code 3: nothing was compared, so nothing is known" in capsys.readouterr().out
         report = json.loads(out.read_text(encoding="utf-8"))
         assert (report["exit_code"], report["compared_followers"]) == (3, 0)
 
-    def test_brokers_that_the_metadata_names_are_missed(
-        self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_brokers_that_the_metadata_names_are_missed(self, ends: Callable[..., int], tmp_path: Path) -> None:
         partial = tmp_path / "partial"
         shutil.copytree(SAMPLE / "clean-in-sync", partial)
         shutil.rmtree(partial / "broker-3")
         (partial / "cluster-metadata.json").unlink()
-        assert self.audit(spark, tmp_path, "--input", str(partial), "--topics", "epochs") == 3
-        (row,) = [row for row in read(tmp_path / "warehouse", INPUT_ERRORS) if row["code"] == "brokers-not-in-input"]
+        assert ends("--input", str(partial), "--topics", "epochs", "--json", str(tmp_path / "out.json")) == 3
+        problems = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["problems"]
+        (row,) = [row for row in problems if row["code"] == "brokers-not-in-input"]
         assert "broker 3, but the input has only 1, 2" in row["detail"]
 
     def test_one_cluster_twice_is_2_naming_both(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,14 +15,11 @@ from replica_audit.storage.warehouse.reader import WarehouseTables
 from tests.scenarios.disks import TOPIC, Cluster, Disk
 from tests.support.engines import differing_tables
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 BATCHES = [(1, 0, 4), (1, 5, 9), (2, 10, 11)]
 
 
 @pytest.mark.spark
-def test_both_engines_find_the_same(spark: SparkSession, tmp_path: Path) -> None:
+def test_both_engines_find_the_same(empty_warehouse: Path, tmp_path: Path) -> None:
     whole, other = (Disk(batches=BATCHES, high_watermark=12, other_from=offset) for offset in (None, 5))
     Cluster(disks={1: whole, 2: other, 3: whole, 4: whole}, leader_epoch=2, isr=(1, 2, 3, 4)).audit(tmp_path, Protocol.TRUNCATE_ON_FETCH)
     (home,) = tmp_path.iterdir()
@@ -30,6 +27,7 @@ def test_both_engines_find_the_same(spark: SparkSession, tmp_path: Path) -> None
     content = bytearray(segment.read_bytes())
     content[80] ^= 1
     segment.write_bytes(content)
+    shutil.copytree(empty_warehouse, tmp_path / "w")
     message = tmp_path / "message.json"
     assert cli.main(["audit", "--input", str(home), "--warehouse", str(tmp_path / "w"), "--termination-message", str(message)]) == 1
     ended = json.loads(message.read_text(encoding="utf-8"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
 from collections import Counter
 from dataclasses import dataclass
@@ -45,12 +46,13 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
+def made(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """A run, made again with fewer topics; another; and an upkeep that removes the first and merges every table's files."""
-    place, versions = tmp_path_factory.mktemp("warehouse"), dict[str, tuple[int, int]]()
+    place, versions = tmp_path_factory.mktemp("warehouses") / "warehouse", dict[str, tuple[int, int]]()
+    shutil.copytree(empty_warehouse, place)
 
     def run(step: str, run_id: str, day: date, *roots: Path, **settings: Any) -> None:
-        before = DeltaTable(str(place / "findings")).version() if versions else -1
+        before = DeltaTable(str(place / "findings")).version()
         inputs = tuple(map(str, roots))
         request = AuditRequest(inputs=inputs, warehouse=str(place), settings=Settings(**settings), run_id=run_id, run_date=day)
         audit(spark, request, lambda line: None)

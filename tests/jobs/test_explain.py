@@ -47,7 +47,7 @@ EXPLAINED: dict[str, tuple[str, str, int | None]] = {
 
 
 @pytest.fixture(scope="module")
-def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def warehouse(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One audit of sample clusters, and of one that lacks a broker and has a broken checkpoint."""
     from replica_audit import pipeline
     from replica_audit.config import Settings
@@ -56,7 +56,8 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     shutil.copytree(SAMPLE / "clean-in-sync", incomplete)
     shutil.rmtree(incomplete / "broker-3")
     (incomplete / "broker-2" / "data-0" / "epochs-0" / "leader-epoch-checkpoint").write_text("0\n6\n0 0\n1 3\n", encoding="utf-8")
-    made = tmp_path_factory.mktemp("warehouse")
+    made = tmp_path_factory.mktemp("warehouses") / "warehouse"
+    shutil.copytree(empty_warehouse, made)
     request = pipeline.AuditRequest(
         inputs=tuple(str(path) for path in (*(SAMPLE / root for root in ROOTS), incomplete)),
         warehouse=str(made),

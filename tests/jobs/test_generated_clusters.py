@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from datetime import date
@@ -23,8 +24,9 @@ PARTITIONS = {"collected": 700, "raw": 150}  # 2,100 segments are many: plans ar
 
 
 @pytest.mark.parametrize("form", PARTITIONS)
-def test_both_engines_write_the_same_rows(spark: SparkSession, tmp_path: Path, form: str) -> None:
+def test_both_engines_write_the_same_rows(spark: SparkSession, empty_warehouse: Path, tmp_path: Path, form: str) -> None:
     cluster, warehouse = tmp_path / "cluster", tmp_path / "warehouse"
+    shutil.copytree(empty_warehouse, warehouse)
     command = [sys.executable, str(ROOT / "benchmarks" / "clusters.py"), "--output", str(cluster), "--form", form]
     subprocess.run([*command, "--partitions", str(PARTITIONS[form]), "--diverged", "0.1"], check=True)
     settings, inputs = Settings(), (str(cluster),)

@@ -60,8 +60,11 @@ class Nights:
 
 
 @pytest.fixture(scope="module")
-def nights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Nights, dict[str, Report]]]:
+def nights(
+    spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Nights, dict[str, Report]]]:
     made = Nights(spark, tmp_path_factory.mktemp("missing"))
+    shutil.copytree(empty_warehouse, made.warehouse)
     backup = made.folder / "backup"
     for name in ("clean-in-sync", "committed-loss"):
         shutil.copytree(SAMPLE / name, backup / name)

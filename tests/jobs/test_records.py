@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,9 +26,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 SETTINGS = Settings(compare="records", show_keys=True)
 
 
-def test_both_engines_write_the_same_rows(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_engines_write_the_same_rows(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(record_stages, "IN_BUCKET", 20)  # in this process, where buckets are counted
     made, warehouse = tmp_path / "made", str(tmp_path / "warehouse")
+    shutil.copytree(empty_warehouse, warehouse)
     keys = compacted(200)
     replica(made, 1, keys, ahead())
     replica(made, 2, keys[50:], ahead())

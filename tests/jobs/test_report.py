@@ -40,11 +40,12 @@ def _the_worst_was_told_before_the_tables(told: list[str], said: Report) -> None
 
 @pytest.mark.spark
 def test_an_audit_and_the_report_of_its_tables_agree(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = tmp_path / "broken"
     broken.write_text("not a directory", encoding="utf-8")
     warehouse = tmp_path / "warehouse"
+    shutil.copytree(empty_warehouse, warehouse)
     # nobody knows yet that anything was truncated: another leader would lose less
     shutil.copytree(SAMPLE / "committed-loss", tmp_path / "committed-loss", ignore=shutil.ignore_patterns("server.log"))
     # not in the order of their names, and one input that is a problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_both_engines_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_both_engines_give_the_same_rows(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
     root, warehouse = cluster(tmp_path), tmp_path / "warehouse"
+    shutil.copytree(empty_warehouse, warehouse)
     for broker in (1, 2):
         kf.replica(root / f"broker-{broker}" / "data", "orders-0", batches=batches(HOLE))
     request = pipeline.AuditRequest(

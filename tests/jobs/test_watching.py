@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -49,8 +50,10 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
 
 
 @pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("watched") / "warehouse"
+def warehouse(empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("watched") / "warehouse"
+    shutil.copytree(empty_warehouse, made)
+    return made
 
 
 def holds_secret(folder: Path) -> list[Path]:

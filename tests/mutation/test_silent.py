@@ -21,7 +21,8 @@ SAMPLE = ROOT / "tests" / "data" / "sample"
 LIMITS = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
 OTHER_CLUSTER = "AAAAAAAAQAAAAAAAAAAAAA"
 TOGETHER = {RAW: 30, TEXT: 8, COLLECTED: 4}  # of each state
-ROUNDS = {RAW: 75, TEXT: 12, COLLECTED: 6}  # of each state
+ROUNDS = {RAW: range(40), TEXT: range(8), COLLECTED: range(4)}  # of each state
+IN_THE_NIGHT = {RAW: range(40, 150), TEXT: range(8, 30), COLLECTED: range(4, 15)}
 
 
 def run(place: Place, seeds: range) -> Tally:
@@ -33,11 +34,12 @@ def run(place: Place, seeds: range) -> Tally:
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("shape", [RAW, TEXT, COLLECTED])
-def test_nothing_of_a_generated_cluster_is_silent(tmp_path: Path, state: str, shape: str):
+@pytest.mark.parametrize("rounds", [pytest.param(ROUNDS, id="day"), pytest.param(IN_THE_NIGHT, id="night", marks=pytest.mark.nightly)])
+def test_nothing_of_a_generated_cluster_is_silent(tmp_path: Path, state: str, shape: str, rounds: dict[str, range]):
     place = Place(healthy(tmp_path / state, state), tmp_path / "place", shape)
     assert place.before.exit_code == 0
-    tally = run(place, range(ROUNDS[shape]))
-    assert tally.runs > ROUNDS[shape]
+    tally = run(place, rounds[shape])
+    assert tally.runs > len(rounds[shape])
     assert [str(one) for one in tally.silent] == []
 
 

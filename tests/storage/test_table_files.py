@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,10 +90,10 @@ def test_rows_go_to_their_tables_and_the_rest_stays() -> None:
 
 
 @pytest.fixture(scope="module")
-def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse whose tables are there."""
-    made = tmp_path_factory.mktemp("warehouse")
-    DeltaWarehouse(spark, str(made)).create_missing()
+    made = tmp_path_factory.mktemp("warehouses") / "warehouse"
+    shutil.copytree(empty_warehouse, made)
     return made
 
 

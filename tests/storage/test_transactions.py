@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,10 +29,10 @@ SAMPLE = ROOT / "tests" / "data" / "sample"
 
 
 @pytest.fixture(scope="module")
-def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse whose tables are there."""
-    made = tmp_path_factory.mktemp("warehouse")
-    DeltaWarehouse(spark, str(made)).create_missing()
+    made = tmp_path_factory.mktemp("warehouses") / "warehouse"
+    shutil.copytree(empty_warehouse, made)
     return made
 
 
