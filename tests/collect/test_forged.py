@@ -184,6 +184,47 @@ def test_more_small_files_than_a_worker_has_memory_for_are_refused(collected: Pa
     assert (problem.code, problem.remedy[:20]) == ("too-large", "collect fewer topics")
 
 
+def test_small_files_are_counted_whatever_the_file_says(collected: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(small_files_file, "_MOST_BYTES", 100)
+    monkeypatch.setattr(small_files_file, "_said_bytes", lambda _metadata: 0)
+    replicas, (problem,) = listed(collected)
+    assert (replicas, problem.code) == ([], "too-large")
+
+
+_FOOTERS = """
+import io, random, struct, sys
+from pathlib import Path
+from replica_audit.formats.collection.collected_rows import opened_rows, told
+from replica_audit.formats.collection.small_files_file import _opened
+store, small, changed = map(Path, sys.argv[1:])
+sound = 0
+for path, most in ((store, 700), (small, 300)):
+    whole = path.read_bytes()
+    size = 8 + struct.unpack("<I", whole[-8:-4])[0]
+    for seed in range(most):
+        chance, content = random.Random(seed), bytearray(whole)
+        content[chance.randrange(len(whole) - size, len(whole) - 8)] ^= 1 << chance.randrange(8)
+        changed.write_bytes(content)
+        try:
+            with told(), opened_rows(io.BytesIO(content)) if path == store else _opened(changed, len(content)) as file:
+                for _rows in file.iter_batches(1000):
+                    pass
+            sound += 1
+        except OSError:
+            pass
+print(sound)
+"""
+
+
+@pytest.mark.slow
+def test_no_footer_ends_the_process(collected: Path, tmp_path: Path):
+    """Arrow ends the process of who asks for the columns of some."""
+    paths = [str(path) for path in (collected, collected.with_name(SMALL_FILES_FILE), tmp_path / "changed")]
+    done = subprocess.run([sys.executable, "-c", _FOOTERS, *paths], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert 0 < int(done.stdout) < 1000, "some are damaged, and some are not"
+
+
 def test_what_repeats_in_small_files_is_in_memory_once(collected: Path):
     """Of a capture that was given up, 60 rows of 16 MiB in a file of a few kilobytes."""
     there = pq.read_table(collected.with_name(SMALL_FILES_FILE)).to_pylist()

@@ -147,11 +147,21 @@ def _undone(kind: pa.DataType) -> pa.DataType:
 
 def opened_rows(source: BinaryIO) -> pq.ParquetFile:
     """A `segments.parquet`, whose texts are read as dictionaries, which hold what repeats once: for `unpacked`."""
-    metadata = pq.ParquetFile(source).metadata
-    # not of metadata.schema, which refers to its metadata and back
-    columns = map(metadata.row_group(0).column, range(metadata.num_columns)) if metadata.num_row_groups else ()
-    texts = [column.path_in_schema for column in columns if column.physical_type == "BYTE_ARRAY"]
-    return pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True, read_dictionary=texts)
+    read = pq.ParquetFile(source)
+    # its columns are not asked: Arrow ends the process for the metadata of a damaged one
+    texts = [path for field in read.schema_arrow for path in _paths_of_texts(field.name, field.type)]
+    return pq.ParquetFile(source, metadata=read.metadata, page_checksum_verification=True, read_dictionary=texts)
+
+
+def _paths_of_texts(path: str, kind: pa.DataType) -> Iterator[str]:
+    """Where Parquet has the texts of a column."""
+    if isinstance(kind, pa.ListType):
+        yield from _paths_of_texts(f"{path}.list.{kind.value_field.name}", kind.value_type)
+    elif isinstance(kind, pa.StructType):
+        for field in kind:
+            yield from _paths_of_texts(f"{path}.{field.name}", field.type)
+    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+        yield path
 
 
 def unpacked(rows: pa.RecordBatch) -> pa.RecordBatch:

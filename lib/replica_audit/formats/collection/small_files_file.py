@@ -52,10 +52,12 @@ def kept_small_files(path: Path, size_bytes: int, replicas: Mapping[str, Capture
         OSError: the file cannot be read, is too large (TooManyBytesError), or (ForgedError) not what `collect` wrote.
     """
     found: Contents = {directory: {} for directory in replicas}
+    size = 0
     with _opened(path, size_bytes) as file:
         directories = pa.array(replicas, STRING)
         for rows in file.iter_batches(batch_size=_ROWS_AT_ONCE):
-            _add(of_directories(rows, directories), replicas, found)
+            size += _add(of_directories(rows, directories), replicas, found)
+            _refuse_too_much(size)
     for directory, replica in replicas.items():
         # what was found is in the manifest, so that the numbers tell nearly always
         if len(found[directory]) != len(replica.files) and found[directory].keys() != set(replica.files):
@@ -69,19 +71,27 @@ def _opened(path: Path, size_bytes: int) -> Iterator[pq.ParquetFile]:
     # as dictionaries: what repeats is in memory once, as it is in the file
     with told(), opened(path) as source, pq.ParquetFile(source, page_checksum_verification=True, read_dictionary=_TEXTS) as file:
         check_file(file, size_bytes, SMALL_FILE_ROWS)
-        _refuse_too_much(file.metadata)
+        _refuse_too_much(_said_bytes(file.metadata))
         yield file
 
 
-def _refuse_too_much(file: pq.FileMetaData) -> None:
-    groups = [file.row_group(number) for number in range(file.num_row_groups)]
-    size = sum(group.column(place).total_uncompressed_size for group in groups for place in range(file.num_columns))
+def _said_bytes(file: pq.FileMetaData) -> int:
+    """How many bytes a file says that it holds. Its columns are not asked: Arrow ends the process for the metadata of a damaged one."""
+    return sum(file.row_group(number).total_byte_size for number in range(file.num_row_groups))
+
+
+def _refuse_too_much(size: int) -> None:
     if size > _MOST_BYTES:
         raise TooManyBytesError(size)
 
 
-def _add(rows: pa.RecordBatch, replicas: Mapping[str, CapturedReplica], found: Contents) -> None:
-    """Add the small files of some rows; those of replicas that are not asked for, and of other captures of a replica, are left out."""
+def _add(rows: pa.RecordBatch, replicas: Mapping[str, CapturedReplica], found: Contents) -> int:
+    """Add the small files of some rows; those of replicas that are not asked for, and of other captures of a replica, are left out.
+
+    Returns:
+        How many bytes they take: those that are equal are in memory once.
+    """
+    held: dict[int, int] = {}
     columns = [rows["capture"].to_pylist(), *(_values(rows[name]) for name in _TEXTS)]
     for capture, directory, name, content in zip(*columns, strict=True):
         replica = replicas.get(directory)
@@ -94,6 +104,8 @@ def _add(rows: pa.RecordBatch, replicas: Mapping[str, CapturedReplica], found: C
         if content is None or len(content) > limit_of(name):
             raise ForgedError(f"{directory} has {name} without content, or with more than {limit_of(name)} bytes")
         found[directory][name] = content
+        held[id(content)] = len(content)
+    return sum(held.values())
 
 
 def _values(column: Any) -> list[Any]:
