@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from replica_audit.model import UNDEFINED_EPOCH
 from replica_audit.protocol.consumers.impact import Known, ValidationResult, assess, unknown
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
+from replica_audit.protocol.epochs.lineage import history_with_remote
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.rows.history import ConsumerImpact
 from tests.protocol.lineages import Partition, held, partitions
@@ -71,6 +73,19 @@ def test_a_group_whose_records_are_there_goes_on(offset: int, epoch: int, others
     )
     assert _counts(found) == (0, 0, 0)
     assert (found.diverging_epoch, found.nearest_offset) == (None, None)
+
+
+def test_what_is_in_remote_storage_is_there() -> None:
+    """Below the local log start, and not below that of the whole log (KIP-405): a fetch is answered from remote storage."""
+    local = replica(1, [(5, 50, 59)], epochs=[(0, 10), (2, 18), (5, 40)])
+    remote = replace(local, begins_remotely=10, history=history_with_remote(local.log.epochs, 10, local.history, 50))
+    assert (_assess(20, 2, leader=local).reset_offset, _assess(20, 2, leader=remote).reset_offset) == (None, 20)
+    assert _assess(5, 0, leader=remote).reason.startswith("below the log start 10: ")
+    other = replica(2, [(2, 18, 49)])
+    by_policy, found = _assess(45, 2, other, leader=local), _assess(45, 2, other, leader=remote)
+    assert (by_policy.validation_result, by_policy.reset_offset) == (ValidationResult.TRUNCATED, None)
+    assert (found.validation_result, found.reset_offset, found.records_gone) == (ValidationResult.TRUNCATED, 40, 5)
+    assert "the reset policy decides" in by_policy.reason and "the reset policy decides" not in found.reason
 
 
 def test_epoch_0_is_an_epoch() -> None:

@@ -135,7 +135,7 @@ def _consumed(replica: Replica, commit: CommittedOffset) -> bool:
 def _parts(leader: Replica, other: Replica, end: int, leader_epoch: int) -> int | None:
     """Where the other's log stops being the leader's, below an exclusive end; None if it does not, or only because it is ahead."""
     common = min(end, leader.log.log_end_offset, other.log.log_end_offset)
-    start = max(leader.log.log_start_offset, other.log.log_start_offset, leader.cleaner_offset or 0, other.cleaner_offset or 0)
+    start = max(leader.begins, other.begins, leader.cleaner_offset or 0, other.cleaner_offset or 0)
     piece = first_difference(leader.history, other.history, start, common, gaps_count=False)
     if piece is not None:
         return piece.first_offset
@@ -148,7 +148,7 @@ class _Assessment:
     def __init__(self, leader: Replica, others: Sequence[Replica], commit: CommittedOffset, known: Known) -> None:
         self.leader, self.commit, self.known = leader, commit, known
         self.epochs: EpochTable = leader.as_leader().epochs
-        self.start, self.end = leader.log.log_start_offset, leader.log.log_end_offset
+        self.start, self.end = leader.begins, leader.log.log_end_offset
         self.answer = end_offset_for(self.epochs, commit.leader_epoch, self.end) if commit.leader_epoch >= 0 else EpochEntry(-1, -1)
         # the consumed offset from which an election after the commit replaced the log
         replaced = known.replaced_from
