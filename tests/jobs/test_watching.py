@@ -220,11 +220,11 @@ def test_an_interrupted_run_is_posted_and_no_process_shows_the_address(tmp_path:
             follower = threading.Thread(target=follow, args=(process.pid,), daemon=True)
             follower.start()
             out, err = process.communicate()
-            follower.join()
         finally:
-            os.close(held)
+            os.close(held)  # so that who follows comes to an end, whatever was written
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+        follower.join()
     assert process.returncode == exit_code, err
     assert "Traceback" not in err
     assert "[r] interrupted: the run is not complete, its rows do not count" in err.splitlines()
