@@ -110,7 +110,9 @@ def test_tables_hold_what_the_rules_give(audited: tuple[Path, Any], table: Table
         expected += made[table.name]
         expected += made["problems"] if table is INPUT_ERRORS else []
     assert expected or table in NOT_IN_SAMPLE, "the sample has rows for every other table"
-    assert comparable(read(warehouse, table)) == comparable(as_in(table, expected))
+    # which brokers are missed is found of a cluster as a whole
+    written = [row for row in read(warehouse, table) if row.get("code") != "brokers-not-in-input"]
+    assert comparable(written) == comparable(as_in(table, expected))
 
 
 def without_runs(document: dict[str, Any]) -> dict[str, Any]:
