@@ -166,7 +166,7 @@ class LargeRun:
             [diverging | {"answered_end_offset": at, "truncate_to": at}, one] if cut else [one]
             for cut, at in zip(is_cut.tolist(), cuts, strict=True)
         ]
-        return self._pairs(4) | {
+        columns = self._pairs(4) | {
             "protocol": np.tile(["high-watermark", "kip-101", "kip-279", "truncate-on-fetch"], size // 4),
             "applies": np.arange(size) % 4 == 3,
             "truncation_offset": _where(is_cut, self._at(8, CUT)),
@@ -177,13 +177,20 @@ class LargeRun:
             "removed_offsets": np.where(is_cut, END - CUT, 0),
             "still_diverged": np.zeros(size, bool),
         }
+        return self._not_healthy(columns, 8)
 
     def _of_epoch_end_offsets(self) -> Columns:
         size = 6 * self.partitions
         ends = self._at(6, np.tile([400, CUT, END], size // 3))
         pairs = {name: values for name, values in self._pairs(3).items() if name != "leader_source"}
         epochs = np.tile([0, 1, 4], size // 3)
-        return pairs | {"requested_epoch": epochs, "answered_epoch": epochs, "end_offset": ends, "kip101_end_offset": ends}
+        columns = pairs | {"requested_epoch": epochs, "answered_epoch": epochs, "end_offset": ends, "kip101_end_offset": ends}
+        return self._not_healthy(columns, 6)
+
+    def _not_healthy(self, columns: Columns, times: int) -> Columns:
+        """The rows, so many for each partition, without those of partitions that an audit proves healthy, which it does not store."""
+        kept = pa.array(np.repeat(self.is_bad, times))
+        return {name: pa.array(values).filter(kept) for name, values in columns.items()}
 
     def _of_replica_roles(self) -> Columns:
         size = REPLICAS * self.partitions
@@ -290,6 +297,7 @@ class LargeRun:
             "protocol_reason": ["metadata.version level 29 (KRaft)"],
             "replicas": [REPLICAS * self.partitions],
             "partitions": [self.partitions],
+            "proven_healthy": [2 * (self.partitions - self.findings)],
             "input_errors": [self.partitions // 20],
             "path": ["/brokers"],
             "brokers": [BROKERS],
@@ -309,12 +317,16 @@ def _where(condition: Any, values: Any) -> Any:
     return pa.array(values, pa.int64(), mask=~condition)
 
 
+def _typed(values: Any, kind: pa.DataType) -> pa.Array:
+    return values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
+
+
 def write(warehouse: Path, table: Table, columns: Columns) -> int:
     """Write a table, a quarter of a million rows to a file; returns its rows."""
     size = len(next(iter(columns.values())))
     columns = {"run_id": _same(RUN, size), "cluster_id": _same(CLUSTER, size)} | columns
     arrays = [
-        pa.array(columns[field.name], field.type) if field.name in columns else pa.nulls(size, field.type) for field in schema_of(table)
+        _typed(columns[field.name], field.type) if field.name in columns else pa.nulls(size, field.type) for field in schema_of(table)
     ]
     rows = pa.Table.from_arrays(arrays, schema=schema_of(table))
     for first in range(0, max(size, 1), _FILE_ROWS):

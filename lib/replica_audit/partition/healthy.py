@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from replica_audit.formats.log_dir.names import METADATA_TOPIC
-from replica_audit.model import BatchRun, PartitionMetadata, ReplicaFiles, ScannedSegment, Segment, Window
+from replica_audit.model import BatchRun, PartitionMetadata, Producers, ReplicaFiles, ScannedSegment, Segment, Window
 from replica_audit.partition.findings.consumers import impact_rows
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.known.cleaning import compaction
@@ -27,7 +27,7 @@ from replica_audit.partition.pairs.content import holds_the_beginning
 from replica_audit.partition.pairs.pair import PairKeys, lookup_rows, uncut_rows, verdict_row
 from replica_audit.partition.replicas import replica_rows
 from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows
-from replica_audit.partition.replicas.loading import Loaded, load
+from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import Leadership
 from replica_audit.protocol.cluster.metadata_claims import farthest_copies, latest
 from replica_audit.protocol.cluster.metadata_image import ElectionKind
@@ -36,6 +36,7 @@ from replica_audit.protocol.comparison.content import merged
 from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable, table
 from replica_audit.protocol.epochs.once import once
+from replica_audit.protocol.epochs.replica_log import load_log
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.exchange.replica_state import ReplicaState
@@ -375,8 +376,8 @@ def healthy_rows(one: Candidate, read_again: ReadAgain, agrees: Agrees, *, every
     """
     cluster, files = one.cluster, {of.broker_id: of.files for of in one.replicas}
     compacted = compaction(one.known, one.told.compacted).anywhere
-    metadata = replace(one.told, compacted=compacted)
-    loaded = [_loaded(of, read_again, compacted=compacted) for of in one.replicas]
+    metadata = one.told if one.told.compacted is compacted else replace(one.told, compacted=compacted)
+    loaded = [_loaded(of, read_again) for of in one.replicas]
     if not (compacted or all(map(agrees, loaded, (of.scans for of in one.replicas)))) or not _begin_alike(one, loaded):
         return None
     replicas = {of.broker_id: _replica(of, made, one) for of, made in zip(one.replicas, loaded, strict=True)}
@@ -443,8 +444,34 @@ def healthy_rows(one: Candidate, read_again: ReadAgain, agrees: Agrees, *, every
     )
 
 
-def _loaded(one: KnownReplica, read_again: ReadAgain, *, compacted: bool) -> Loaded:
-    return load(one.broker_id, one.files, one.scans, read_again, _not_read, _not_read, alive=one.alive, compacted=compacted)
+def _loaded(one: KnownReplica, read_again: ReadAgain) -> Loaded:
+    """The replica as of `load`, which finds nothing to say of segments that are sound."""
+    segments, files = tuple(scan.segment for scan in one.scans), one.files
+    log = load_log(
+        segments,
+        checkpoint=table(files.epochs),
+        log_start_checkpoint=files.log_start_offset,
+        recovery_point=files.recovery_point or 0,
+        recovers=not (files.clean_shutdown or one.alive),
+        runs_on=bool(one.alive),
+    )
+    return Loaded(
+        broker_id=one.broker_id,
+        files=files,
+        log=log,
+        unreadable=None,
+        scanned={scan.file: scan.segment.runs for scan in one.scans},
+        problems=(),
+        read_again=read_again,
+        read_stored=_not_read,
+        read_snapshot=_not_read,
+        producers=_producers(segments),
+    )
+
+
+@once
+def _producers(segments: Sequence[Segment]) -> Producers | None:
+    return producers_of_log(one.producers for one in segments)
 
 
 def _begin_alike(one: Candidate, loaded: Sequence[Loaded]) -> bool:
