@@ -52,8 +52,8 @@ class AuditRun:
     status: Annotated[str, "running or complete"]
     exit_code: Annotated[
         Int | None,
-        "exit code of the whole run: 0 nothing found, and every broker may be started, 1 findings at or above fail-on, or a start that costs "
-        "something, 2 nothing readable, 3 inconclusive",
+        "exit code of the whole run: 0 nothing found, and every broker may be started, 1 findings at or above fail-on, or a start that "
+        "costs something, 2 nothing readable, 3 inconclusive",
     ]
     run_date: Annotated[date, "the date the run is for"]
     inputs: Annotated[tuple[str, ...] | None, "the roots that were read"]
