@@ -24,13 +24,14 @@ MOST = 20  # partitions named in a step; all are in its file
 def order_of(facts: RecoveryFacts, waiting: Collection[ReplicaKey] = ()) -> StartOrder:
     """In which order brokers are started by this plan, and which partitions each then leads.
 
-    `waiting` replicas, and brokers that have one, wait for an answer: they are not started, and their partitions not elected.
+    `waiting` replicas, and brokers that have one, wait for an answer: they are not started, and their partitions elected cleanly only.
     """
     if only_stopped(facts):
         return start_order(())
     keys, brokers = {replica[:2] for replica in waiting}, {replica[2] for replica in waiting}
-    found = [(one, best_choice(one)) for one in facts.offline if key_of(one) not in keys]
+    found = [(one, best_choice(one)) for one in facts.offline]
     accepted = [(one, best) for one, best in found if best and best.candidate_id not in brokers and refused(one, best) is None]
+    accepted = [(one, best) for one, best in accepted if key_of(one) not in keys or best.election == ElectionType.CLEAN]
     return start_order([(one, best, facts.replicas.get(key_of(one), ())) for one, best in accepted])
 
 
@@ -53,10 +54,10 @@ def refusals_of_elections(facts: RecoveryFacts, order: StartOrder, waiting: Coll
         best = best_choice(one)
         if best is None:
             why: str | None = _no_choice(facts, one)
-        elif key_of(one) in keys:
+        elif key_of(one) in keys and best.election != ElectionType.CLEAN:
             why = None  # asked for
         elif best.candidate_id in brokers:
-            why = f"broker {best.candidate_id}, whose election loses least, waits for an answer about another replica of it"
+            why = f"broker {best.candidate_id}, whose election loses least, waits for an answer about a replica of it"
         else:
             why = refused(one, best)
         if why is not None:
@@ -79,7 +80,8 @@ def best_choice(one: RunFinding) -> ElectionChoice | None:
 
 def price(choice: ElectionChoice) -> str:
     """What electing a replica loses, in words."""
-    return f"loses {records_lost(choice.lost_records or 0, choice.lost_committed or 0)}" if choice.lost_offsets else "loses nothing"
+    said = f"loses {records_lost(choice.lost_records or 0, choice.lost_committed or 0)}" if choice.lost_offsets else "loses nothing"
+    return f"{said} of what could be read" if choice.unread_replicas else said
 
 
 def records_lost(lost: int, committed: int) -> str:
@@ -117,6 +119,8 @@ def total_price(facts: RecoveryFacts, rows: Sequence[PlannedLeader]) -> str:
     """What several elections lose together."""
     lost, committed = (sum(getattr(one.choice, column) or 0 for one in rows) for column in ("lost_records", "lost_committed"))
     said = f"loses {records_lost(lost, committed)}" if lost else "loses nothing"
+    if any(row.choice.unread_replicas for row in rows):
+        said += " of what could be read"
     unknown = {broker for row in rows for broker in unknown_of_gone(facts, key_of(row.partition), row.choice.candidate_id)}
     if not unknown:
         return said

@@ -131,8 +131,8 @@ def _guesses(state: State, action: Action, unknown: frozenset[ReplicaKey]) -> It
             touched = {replica for replica in unknown if replica[2] == broker}
         case CorrectFile(replica) | TakeOut(replica) | PutBack(replica):
             touched = {replica, (*replica[:2], state.leaders.get(replica[:2], -1))} & unknown
-        case Elect(key, broker, _is_clean):
-            touched = {replica for replica in unknown if replica[:2] == key or replica[2] == broker}
+        case Elect(key, broker, is_clean):
+            touched = {replica for replica in unknown if (replica[:2] == key and not is_clean) or replica[2] == broker}
     for replica in sorted(touched):
         yield 3, f"of {_shown(replica)} something that decides is not known"
 

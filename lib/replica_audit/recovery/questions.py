@@ -46,12 +46,22 @@ def _all(facts: RecoveryFacts) -> Iterator[tuple[ReplicaKey, str, str]]:
                 yield (role.topic, role.partition, role.broker_id), wanted, plain(problem.detail)
     for replica in facts.short_copies:
         yield replica, _copy_again(replica), "its copy ends below its own high watermark: the copy is short, or the broker lost records"
+    yield from _of_candidates(facts)
     for verdict in facts.verdicts:
         yield from _of_verdict(facts, verdict)
     for topic, partition, broker in sorted(facts.had_a_tail - facts.corrected - facts.cut_once_corrected.keys()):
         if facts.verdict_of.get((topic, partition, broker)) is None:
             wanted = _copy_again((topic, partition, broker))
             yield (topic, partition, broker), wanted, "an earlier run found records in it that its leader does not hold"
+
+
+def _of_candidates(facts: RecoveryFacts) -> Iterator[tuple[ReplicaKey, str, str]]:
+    """Of partitions without a leader the replicas that cannot be judged, where others can."""
+    for one in facts.offline:
+        for choice in one.candidates or ():
+            replica = (one.topic, one.partition, choice.candidate_id)
+            if choice.rank is None and replica not in facts.corrected and any(other.rank for other in one.candidates or ()):
+                yield replica, _copy_again(replica), "it could not be read, or is not in the input, and may hold more than the others"
 
 
 def _of_verdict(facts: RecoveryFacts, verdict: ReplicaVerdict) -> Iterator[tuple[ReplicaKey, str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 
 from replica_audit.protocol.verdict.partition_findings import ElectionType
@@ -78,8 +78,10 @@ def starts(facts: RecoveryFacts, waiting: frozenset[ReplicaKey], rebuilt: Collec
     torn = {replica for replica in facts.bad_ends if replica not in facts.short_copies and replica[2] not in blocked | facts.gone}
     facts = with_recovered(facts, {broker for *_key, broker in torn})
     corrected, refusals = _corrected(facts, waiting, rebuilt)
-    if facts.offline and only_stopped(facts) and not (corrected or torn or blocked):
-        return Starts(part=PlanPart(steps=tuple(_all_stopped(facts)), refusals=tuple(refusals)))
+    if facts.offline and only_stopped(facts):
+        if not (corrected or torn or blocked) and not _truncates_at_once(facts):
+            return Starts(part=PlanPart(steps=tuple(_all_stopped(facts)), refusals=tuple(refusals)))
+        facts = replace(facts, offline=tuple(replace(one, cluster_stopped=False) for one in facts.offline))
     order = order_of(facts, waiting)
     planned = leaders_by_plan(facts)
     assigned = {role.broker_id for key in planned for role in facts.replicas.get(key, ())}
@@ -417,6 +419,13 @@ def _all_stopped(facts: RecoveryFacts) -> Iterator[PlanStep]:
         checks=(Check(f"{tools.topics('--unavailable-partitions')}   # prints nothing", Shows.RUNS),),
         undo="Stop the brokers again.",
     )
+
+
+def _truncates_at_once(facts: RecoveryFacts) -> bool:
+    """Whether some replica truncates what its leader does not hold once all are started."""
+    state = first_state(facts)
+    effects = [effect for step in _all_stopped(facts) for action in step.actions for effect in apply(facts, state, action)]
+    return any(isinstance(effect, Removal) for effect in effects)
 
 
 def _candidates(facts: RecoveryFacts) -> set[int]:

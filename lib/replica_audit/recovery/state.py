@@ -209,9 +209,11 @@ def cut_of(facts: RecoveryFacts, replica: ReplicaKey, leader: int, *, corrected:
         cut = next((cut for cut in cuts if cut.broker_id == broker), None)
         choice = choice_of(one, leader)
         if cut is None:
-            may_lose = not cuts and choice is not None and choice.lost_offsets != 0
+            own = choice_of(one, broker)
+            is_unread = own is not None and own.rank is None
+            may_lose = choice is not None and (is_unread or (not cuts and choice.lost_offsets != 0))
             return (_unknown_cut(broker) if may_lose else None), choice is not None or bool(one.cluster_stopped)
-        removes = (cut.truncation_offset is not None or cut.restart_offset is not None) and cut.removed_offsets != 0
+        removes = (cut.truncation_offset is not None or cut.restart_offset is not None) and 0 not in (cut.removed_offsets, cut.lost_offsets)
         return (cut if removes else None), cut.catches_up and not cut.still_diverged
     then = (facts.cut_once_corrected.get(replica) or facts.healed_by_leader.get(replica)) if corrected else None
     verdict = facts.verdict_of.get(replica)
