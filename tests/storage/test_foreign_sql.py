@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -78,7 +79,7 @@ def test_tables_of_every_version_are_taken(archive: str, tmp_path: Path) -> None
     assert all(is_comparison(check) for table in TABLES for check in table.constraints.values())
 
 
-def plant(table: Path, metadata: dict[str, str], constraint: str) -> None:
+def plant(table: Path, metadata: dict[str, str], constraint: str, *, without: str = "") -> None:
     """Put a column with metadata, and a constraint, into the definition of a table, by a commit of its own."""
     log = table / "_delta_log"
     (define,) = [line for line in (log / f"{0:020}.json").read_text(encoding="utf-8").splitlines() if "metaData" in json.loads(line)]
@@ -88,7 +89,7 @@ def plant(table: Path, metadata: dict[str, str], constraint: str) -> None:
     action["metaData"]["schemaString"] = json.dumps(schema)
     action["metaData"]["configuration"] |= {"delta.constraints.zz": constraint}
     features = ["appendOnly", "changeDataFeed", "checkConstraints", "clustering", "domainMetadata", "generatedColumns", "invariants"]
-    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [name for name in features if name != without]}
     newest = DeltaTable(str(table)).version() + 1
     lines = [{"commitInfo": {"operation": "SET"}}, action, {"protocol": protocol}]
     (log / f"{newest:020}.json").write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
@@ -119,6 +120,15 @@ def test_nothing_is_written_to_such_a_table(
             warehouse.create_missing()
     assert [DeltaTable(str(tmp_path / table.name)).version() for table in TABLES] == versions
     assert brokers(tmp_path, "meanwhile") == []
+
+
+@pytest.mark.spark
+def test_a_definition_that_delta_itself_refuses_is_no_bug(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
+    place = tmp_path / "warehouse"
+    shutil.copytree(empty_warehouse, place)
+    plant(place / INPUT_ERRORS.name, GENERATED, "partition >= 0", without="checkConstraints")
+    with pytest.raises(UsageError, match=rf"table {place}/input_errors: Delta does not take its definition \(.*checkConstraints"):
+        DeltaWarehouse(spark, str(place)).create_missing()
 
 
 @pytest.mark.spark

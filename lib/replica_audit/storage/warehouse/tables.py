@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from urllib.parse import unquote
@@ -124,7 +124,7 @@ class DeltaWarehouse:
     def _properties(self, table: Table) -> dict[str, str] | None:
         """The properties of a table; None if it is not there."""
         if not self.in_catalog:
-            with other_release():
+            with other_release(), _definition_taken(self.path(table)):
                 return self._transactions.properties(self.path(table))
         if not self._exists(table):
             return None
@@ -253,6 +253,23 @@ class DeltaWarehouse:
         rows = [with_columns_of(table, row) for row in rows]
         values = [{field.name: _in_arrow(field.type, row.get(field.name)) for field in schema_of(table)} for row in rows]
         return self.spark.createDataFrame(pa.Table.from_pylist(values, schema=schema_of(table)), spark_schema(schema_of(table)))
+
+
+@contextmanager
+def _definition_taken(place: str) -> Iterator[None]:
+    """Refuse a table whose definition contradicts the features of Delta that it names, as one that somebody wrote by hand may.
+
+    Raises:
+        UsageError: so it is.
+    """
+    try:
+        yield
+    except Py4JJavaError as error:
+        thrown = error.java_exception
+        if not str(thrown.getClass().getName()).endswith(".DeltaTableFeatureException"):
+            raise
+        why = " ".join(str(thrown.getMessage()).split())[:300].rstrip(".")
+        raise UsageError(f"table {place}: Delta does not take its definition ({why}); give another --warehouse") from None
 
 
 def _do_all(calls: Sequence[Callable[[], None]]) -> None:
