@@ -28,7 +28,7 @@ def explained(tables: dict[str, list[Row]], **asked: Any) -> tuple[Explanation, 
 
 
 def told(tables: dict[str, list[Row]], **asked: Any) -> str:
-    text = render(explain(TablesInMemory(tables), dataclasses.replace(ASKED, **asked)))
+    text = render(explain(TablesInMemory(tables), dataclasses.replace(ASKED, **asked)), protocols=True)
     held(text)
     return text
 
@@ -322,6 +322,7 @@ def test_sections_are_functions_of_the_explanation_alone() -> None:
     titles = [next(iter(section(found)), "") for section in SECTIONS]
     assert titles[0].startswith("orders-0: follower 2 of leader 1")
     assert [title.split(" (")[0] for title in titles[1:] if title] == [
+        "What to do",
         "The logs",
         "The exchange",
         "The steps of KIP-101",
@@ -329,5 +330,17 @@ def test_sections_are_functions_of_the_explanation_alone() -> None:
         "Under the other protocols",
         "Evidence",
         "Epoch tables",
-        "What to do",
     ]
+
+
+def test_other_protocols_are_shown_only_where_they_are_asked_for() -> None:
+    found = explain(TablesInMemory(hole()), ASKED)
+    assert "Under the other protocols" in render(found, protocols=True)
+    assert "The steps of KIP-101" in render(found, protocols=True)
+    assert "Under the other protocols" not in render(found)
+    assert "The steps of KIP-101" not in render(found)
+
+
+def test_what_to_do_comes_before_the_evidence() -> None:
+    text = render(explain(TablesInMemory(hole()), ASKED))
+    assert text.index("What to do") < text.index("The logs") < text.index("Evidence")

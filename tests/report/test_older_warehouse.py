@@ -39,7 +39,7 @@ def explained(warehouse: Path, topic: str, partition: int) -> Explained:
 
 
 def words(warehouse: Path, topic: str, partition: int) -> str:
-    return " ".join(render(explained(warehouse, topic, partition)).split())
+    return " ".join(render(explained(warehouse, topic, partition), protocols=True).split())
 
 
 def test_it_is_small_and_of_before_the_columns(warehouse: Path) -> None:

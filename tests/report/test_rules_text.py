@@ -23,7 +23,7 @@ TITLE = "Under the other protocols"
 
 
 def told(tables: dict[str, list[Row]]) -> str:
-    text = render(explain(TablesInMemory(tables), ASKED))
+    text = render(explain(TablesInMemory(tables), ASKED), protocols=True)
     assert all(len(line) <= 80 and line == line.rstrip() for line in text.splitlines())
     return text
 

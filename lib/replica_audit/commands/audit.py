@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replica_audit.commands import outputs
-from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, acknowledged_of, settings_of, show_former_settings
+from replica_audit.commands.audit_options import COLUMNS_HELP, INPUT, RULES, SAMPLE, acknowledged_of, settings_of, show_former_settings
 from replica_audit.commands.command import Command, Option, name_run, show, tell
 from replica_audit.commands.cost import COST, show_cost
 from replica_audit.commands.progress_file import PROGRESS, followed
@@ -230,7 +230,7 @@ COMMAND = Command(
     name="audit",
     summary="Audit the replicas' logs: find divergence, what each follower will truncate, and what is lost.",
     description=_AUDIT_HELP,
-    epilog=_AUDIT_EXIT,
+    epilog=f"{_AUDIT_EXIT}\n{COLUMNS_HELP}",
     run=_audit,
     check=_check,
     interrupted=_interrupted,

@@ -14,6 +14,20 @@ if TYPE_CHECKING:
     from replica_audit.acknowledged import Acknowledgements
     from replica_audit.config import Settings
 
+COLUMNS_HELP = """\
+columns of the summary:
+  #             the cluster, by its number in the list of clusters
+  L>F           leader and follower; L?>F: no leader is known, compared as if L led
+  DIVERGES      first offset at which the two logs differ
+  TRUNCATES TO  where the follower truncates when it fetches again; start N: it empties its log and starts at N
+  LOSES         truncated records; already: according to its server.log; committed: offsets that were certainly committed
+                and that the leader does not have. If another replica led: records that then exist nowhere any more
+  RESUMES       offset at which a group continues; policy: auto.offset.reset decides
+  GONE          consumed offsets whose records no longer exist
+  MISSES        offsets that a group will never read; with latest, if the policy decides
+"""
+"""What the heads of the tables in a summary mean, for the help of the commands that print it."""
+
 SAMPLE = shipped("tests/data/sample")
 INPUT = Option(
     flag="--input",

@@ -6,10 +6,16 @@ import argparse
 
 from replica_audit.commands.command import Command, Option, show
 
+PROTOCOLS = Option(
+    flag="--protocols",
+    help="also show what every other protocol, and those that KIP-279 rejected, would do, and the steps of KIP-101",
+    arguments={"action": "store_true"},
+)
+
 _EXPLAIN_HELP = """\
-Explain one partition of a past run with all its evidence: both logs drawn over their
-offsets, every question and answer between follower and leader with the rule that decides, what
-the follower loses, the outcome under the other protocols, the evidence, and what to do.
+Explain one partition of a past run: what to do, then all the evidence: both logs drawn over their
+offsets, every question and answer between follower and leader with the rule that decides, and what
+the follower loses.
 
 Only the tables are read: no brokers, no logs, no Spark, no Java.
 """
@@ -38,7 +44,7 @@ def _explain(given: argparse.Namespace) -> int:
     asked = question.Question(topic=topic, partition=partition, run_id=given.run_id, cluster_id=given.cluster, follower_id=given.follower)
     tables = WarehouseTables(given.warehouse)
     whole_run(tables, run_id=given.run_id, cluster_id=given.cluster)
-    show(explanation_text.render(explanation.explain(WithUnstored(tables), asked)))
+    show(explanation_text.render(explanation.explain(WithUnstored(tables), asked), protocols=given.protocols))
     return 0
 
 
@@ -55,6 +61,7 @@ COMMAND = Command(
             help="explain only this broker's replica (default: every follower)",
             arguments={"type": int, "metavar": "ID"},
         ),
+        PROTOCOLS,
         Option(
             flag="--warehouse",
             help="where an audit wrote its tables: a directory or a URI (default: ./warehouse)",

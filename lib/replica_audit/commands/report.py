@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replica_audit.commands import outputs
+from replica_audit.commands.audit_options import COLUMNS_HELP
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.errors import UsageError
 
@@ -107,7 +108,7 @@ COMMAND = Command(
     name="report",
     summary="Show a past run: as one HTML page, as text or as JSON.",
     description=_REPORT_HELP,
-    epilog=_REPORT_EXIT,
+    epilog=f"{_REPORT_EXIT}\n{COLUMNS_HELP}",
     run=_report,
     options=(
         Option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 _WIDEST = 140  # beyond this the eye loses the row
 
 
-def show_report(report: Report) -> None:
-    """Print the summary of a run."""
+def show_report(report: Report, given: Collection[str] = ()) -> None:
+    """Print the summary of a run; what comes next does not name the options that were given."""
     from replica_audit.report.text import plain_text as text
 
     columns = _columns(sys.stdout)
     if columns is None:
-        show(text.render(report))
+        show(text.render(report, given))
         return
     from rich.console import Console
 
@@ -34,7 +34,7 @@ def show_report(report: Report) -> None:
     # NO_COLOR is honoured by the library
     console = Console(width=columns, force_terminal=True, legacy_windows=False)
     with console.capture() as captured:
-        console.print(renderable(report))
+        console.print(renderable(report, given))
     show(captured.get())
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replica_audit.commands import outputs
-from replica_audit.commands.audit_options import INPUT, RULES, SAMPLE, acknowledged_of, settings_of, show_former_settings
+from replica_audit.commands.audit_options import COLUMNS_HELP, INPUT, RULES, SAMPLE, acknowledged_of, settings_of, show_former_settings
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.commands.cost import COST, show_cost
+from replica_audit.commands.explain import PROTOCOLS
 from replica_audit.commands.new_folder import check_folder
 from replica_audit.commands.plan import GONE, GROUPS
 from replica_audit.commands.progress_file import PROGRESS, followed
@@ -74,6 +75,8 @@ def _triage(given: argparse.Namespace) -> int:
 
     if given.partition:
         parse_partition(given.partition)
+    elif given.protocols:
+        raise UsageError("--protocols: adds to what --partition explains; also give --partition TOPIC-N")
     if given.broker is not None and given.partition:
         raise UsageError("--broker and --partition: each is a question of its own; give one of them")
     if given.salvage:
@@ -107,12 +110,13 @@ def _triaged(given: argparse.Namespace, settings: Settings, known: Acknowledgeme
     if given.partition:
         topic, number = question.parse_partition(given.partition)
         asked = question.Question(topic=topic, partition=number, run_id=done.run_id, cluster_id=given.cluster)
-        show(explanation_text.render(explanation.explain(WithUnstored(done.tables), asked)))
+        show(explanation_text.render(explanation.explain(WithUnstored(done.tables), asked), protocols=given.protocols))
     elif asked_broker is not None:
         show(brokers_text.render(asked_broker))
     else:
         show("\n")
-        show_report(report)
+        named = {"--html": given.html, "--plan": given.plan, "--salvage": given.salvage, "--what-if-leaders": given.what_if_leaders}
+        show_report(report, [flag for flag, value in named.items() if value])
     saved = _saved(given, run) if given.salvage else 0
     _write(given, run, report)
     exit_code = (report if asked_broker is None else asked_broker).exit_code or saved
@@ -159,12 +163,13 @@ COMMAND = Command(
     name="triage",
     summary="Audit in seconds, in this process: no Spark, no Java, no tables.",
     description=_TRIAGE_HELP,
-    epilog=_TRIAGE_EXIT,
+    epilog=f"{_TRIAGE_EXIT}\n{COLUMNS_HELP}",
     run=_triage,
     interrupted="interrupted; nothing was written except what --salvage saved: start it again, and it continues",
     options=(
         INPUT,
         Option(flag="--partition", help="explain this partition, such as orders-0, and print no summary", arguments={"metavar": "TOPIC-N"}),
+        PROTOCOLS,
         Option(
             flag="--broker",
             help="answer whether this broker may be started or restarted, and print no summary",

@@ -72,8 +72,8 @@ class Partition:
         return tuple(sorted(set(self._logs["broker_id"])))
 
     def explain(self, follower: int | None = None) -> None:
-        """Print what the command `explain --partition` prints; of one follower, or all."""
-        show(explanation_text.render(self._answer(follower)))
+        """Print what the command `explain --protocols --partition` prints; of one follower, or all."""
+        show(explanation_text.render(self._answer(follower), protocols=True))
 
     def lineage(self, first: int | None = None, last: int | None = None) -> alt.LayerChart:
         """Plot every replica as a bar over offsets, with marks where logs diverge, are cut, and where groups read on.

@@ -23,6 +23,7 @@ from replica_audit.rows.pairs import ReplicaVerdict, TruncationPoint
 from replica_audit.rows.record_differences import RecordDifference
 from replica_audit.rows.replicas import EpochStartOffset, ReplicaLog, SegmentEpoch
 from replica_audit.rows.runs import AuditRun, ReportedProblem
+from replica_audit.rows.starts import ReplicaStart
 from replica_audit.rows.what_if import WhatIfLeader, WhatIfRule
 
 _CURRENT = "current"
@@ -124,11 +125,15 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """The answer to a question: one follower after the other, then the partition as a whole; `recovery`: what is to be decided about it."""
+    """The answer to a question: one follower after the other, then the partition as a whole; `recovery`: what is to be decided about it.
+
+    `starts`: what happens to its replicas when their brokers start, by broker, of those for which that is not plainly safe.
+    """
 
     followers: tuple[Explanation, ...]
     partition: PartitionFacts
     recovery: RecoveryFacts
+    starts: tuple[ReplicaStart, ...] = ()
 
 
 def explain(tables: Tables, question: Question) -> Explained:
@@ -147,6 +152,7 @@ def explain(tables: Tables, question: Question) -> Explained:
         followers=followers,
         partition=partition_facts(tables, run, topic, partition, alone=subject.alone, folder=folder),
         recovery=partition_recovery(tables, run, topic, partition),
+        starts=tuple(sorted(tables.rows("replica_starts", ReplicaStart, **keys), key=lambda one: one.broker_id)),
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from replica_audit.model import MISLEADING_INDEX
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
 from replica_audit.report.facts.run_report import Cluster, Finding, Report
 from replica_audit.report.layout.leader_words import PAIR_WITHOUT_LEADER, pair
 from replica_audit.report.text import history_text as history
@@ -32,17 +32,6 @@ _WHY = {
     False: "no partition has a leader and a follower in the input",
     True: "no follower could be compared with its leader; the reasons of the verdicts show why",
 }
-_LEGEND = (
-    "L>F: leader and follower; L?>F: no leader is known, compared as if L led. "
-    "DIVERGES: first offset at which the two logs differ. "
-    "TRUNCATES TO: where the follower truncates when it fetches again "
-    "(start N: it empties its log and starts at N). LOSES: truncated records ('already': according to its server.log); 'committed' are "
-    "offsets that were certainly committed and that the leader does not have."
-)
-_IMPACT_LEGEND = (
-    "GONE: consumed offsets whose records no longer exist. RESUMES: offset at which the group continues (policy: auto.offset.reset "
-    "decides). MISSES: offsets that it will never read (with latest, if the policy decides)."
-)
 _EXPLAINED = "--partition TOPIC-N"  # where a run that keeps no tables shows it
 UNCONFIRMED = "Unconfirmed: an earlier run found them; this run could not check, or found something else wrong there. They stay open."
 
@@ -79,7 +68,7 @@ class Grid:
     parts: tuple[Part, ...]
     right: frozenset[int]
     shrinks: tuple[int, ...]
-    legend: str
+    legend: str = ""
 
 
 Block = Notes | Grid
@@ -131,12 +120,10 @@ def _are_safe(starts: Sequence[BrokerStart]) -> bool:
     return all(one.outcome == StartOutcome.SAFE and not one.leads for one in starts)
 
 
-def ending(report: Report) -> Iterator[str]:
+def ending(report: Report, given: Collection[str] = ()) -> Iterator[str]:
     """The last lines: what to look at next, what is new, where the tables are, the exit code and what it means."""
-    yield from next_steps(report)
-    if not report.warehouse:
-        yield "No tables are written and no earlier run is compared; `audit` does both."
-    elif report.changes:
+    yield from next_steps(report, given)
+    if report.warehouse and any(status != Status.NEW for status in report.changes):
         yield "Compared with earlier runs: " + ", ".join(f"{count} {status}" for status, count in report.changes.items())
     if report.changes.get(Status.UNCONFIRMED):
         yield UNCONFIRMED
@@ -207,8 +194,27 @@ def _shown(shown: int, total: int, which: str) -> str:
 
 
 def _cluster(report: Report, cluster: Cluster, number: int | None) -> Notes:
+    if number is not None and _is_plain(cluster):
+        counts = ", ".join(f"{verdict} {total}" for verdict, total in cluster.verdicts.items())
+        return Notes(title=f"Cluster {number}: {cluster.cluster_id}, {_count(cluster.partitions, 'partition')}: {counts}")
     named = f"Cluster {cluster.cluster_id}" if number is None else f"Cluster {number}: {cluster.cluster_id}"
     return Notes(title=named, exact=(cluster.path,), lines=tuple(_about_cluster(report, cluster)))
+
+
+def _is_plain(cluster: Cluster) -> bool:
+    """Whether nothing is to be said of a cluster but the clean verdicts on its followers."""
+    is_clean = cluster.verdicts and all(SEVERITIES[Verdict(verdict)] is Severity.NONE for verdict in cluster.verdicts)
+    doubts = (
+        cluster.last_seen_run_id,
+        cluster.missing_broker_ids,
+        cluster.offline_partitions,
+        cluster.inferred_leaders,
+        cluster.input_errors,
+        cluster.records_unread,
+        cluster.affected_positions,
+        tuple(checks(cluster)),
+    )
+    return bool(is_clean) and not any(doubts)
 
 
 def _about_cluster(report: Report, cluster: Cluster) -> Iterator[str]:
@@ -266,7 +272,6 @@ def _of_clusters(report: Report, grid: Grid, clusters: Iterable[str]) -> Grid:
         parts=parts,
         right=frozenset((0, *(place + 1 for place in grid.right))),
         shrinks=tuple(place + 1 for place in grid.shrinks),
-        legend=f"#: the cluster, as numbered above. {grid.legend}",
     )
 
 
@@ -281,7 +286,7 @@ def _findings(report: Report) -> Grid:
         parts=tuple(parts),
         right=frozenset({2, 3}),
         shrinks=(0,),
-        legend=_LEGEND + (f" {PAIR_WITHOUT_LEADER}" if any(one.row.leader_id < 0 for one in report.findings) else ""),
+        legend=PAIR_WITHOUT_LEADER if any(one.row.leader_id < 0 for one in report.findings) else "",
     )
     return _of_clusters(report, grid, (one.cluster_id for one in report.findings))
 
@@ -311,7 +316,6 @@ def _impacts(report: Report) -> Grid:
         parts=(Part(rows=rows),),
         right=frozenset({2, 3, 4, 5}),
         shrinks=(1, 0),
-        legend=_IMPACT_LEGEND,
     )
     return _of_clusters(report, grid, (one.cluster_id for one in report.impacts))
 
@@ -344,7 +348,7 @@ def _candidates(report: Report) -> Block:
         parts=(Part(rows=tuple(rows)),),
         right=frozenset({1, 2, 3, 4}),
         shrinks=(0,),
-        legend=f"LOSES: records that then exist nowhere any more, and how many of their offsets were committed. {settled}".rstrip(),
+        legend=settled,
     )
     return _of_clusters(report, grid, clusters)
 

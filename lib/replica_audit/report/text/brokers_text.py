@@ -206,6 +206,12 @@ def _next(answer: BrokerAnswer) -> Iterator[str]:
     yield "    writes the steps, in their order"
 
 
+def replica_start(start: ReplicaStart) -> str:
+    """The outcome for one replica, and what the start of its broker does to it."""
+    outcome = StartOutcome(start.outcome)
+    return f"{_SHOUTED.get(outcome, 'safe')}: {replica_text(start)}"
+
+
 def replica_text(start: ReplicaStart) -> str:
     """What the start of its broker does to one replica."""
     told = [_cut_of(start)] if any(one in start.because for one in _LOSE) else []

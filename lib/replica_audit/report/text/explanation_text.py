@@ -14,6 +14,7 @@ from replica_audit.report.layout.drawing import WIDTH
 from replica_audit.report.layout.leader_words import has_no_leader, known_from, leader_name
 from replica_audit.report.layout.left_out import whole_in
 from replica_audit.report.layout.paragraphs import epoch, listed, offsets, paragraph, span_of_time
+from replica_audit.report.text.brokers_text import replica_start
 from replica_audit.report.text.document_steps import document_step_lines
 from replica_audit.report.text.drawn_logs import drawing_lines
 from replica_audit.report.text.epoch_tables import epoch_table_lines
@@ -33,16 +34,30 @@ _SHOWN = 5
 _MOST_LINES = 60  # of a corrected checkpoint
 
 
-def render(explained: Explained) -> str:
-    """What is to be decided, what was found of the partition, each follower explained, then the partition; a line feed at the end."""
+def render(explained: Explained, *, protocols: bool = False) -> str:
+    """What to decide, what was found of the partition, each follower explained, then the partition; a line feed at the end.
+
+    Args:
+        explained: what to show.
+        protocols: whether to show the outcome under the other protocols, too, and the steps of KIP-101.
+    """
+    sections = [one for one in SECTIONS if protocols or one not in _OF_PROTOCOLS]
     told = ["\n\n".join(_told([finding_lines(explained.partition)]))] if explained.partition.findings else []
-    told += ["\n\n".join(_told(section(one) for section in SECTIONS)) for one in explained.followers]
+    told += ["\n\n".join(_told(section(one) for section in sections)) for one in explained.followers]
     facts = explained.partition
     about = list(_told(section(facts) for section in PARTITION_SECTIONS))
     if about or not explained.followers:
         told.append("\n\n".join([*_told([partition_head(facts)]), *about]))
-    first = "".join(f"{text}\n\n" for text in _told([_decisions(explained)]))
+    first = "".join(f"{text}\n\n" for text in _told([_starts(explained), _decisions(explained)]))
     return first + f"\n\n{'=' * WIDTH}\n".join(told) + "\n"
+
+
+def _starts(explained: Explained) -> Iterator[str]:
+    """What happens to each replica when its broker starts, in one line each."""
+    for place, one in enumerate(explained.starts):
+        if not place:
+            yield "When a broker starts"
+        yield from paragraph(replica_start(one), first=f"broker {one.broker_id}: ")
 
 
 def _decisions(explained: Explained) -> Iterator[str]:
@@ -250,6 +265,7 @@ def _limits(explanation: Explanation) -> Iterator[str]:
 
 SECTIONS: tuple[Section, ...] = (
     _head,
+    _remedy,
     drawing_lines,
     mismatch_lines,
     exchange_lines,
@@ -263,6 +279,6 @@ SECTIONS: tuple[Section, ...] = (
     epoch_table_lines,
     _input_errors,
     _corrected_checkpoints,
-    _remedy,
     _limits,
 )
+_OF_PROTOCOLS: tuple[Section, ...] = (document_step_lines, rule_lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from replica_audit.report.facts.run_report import Report
@@ -13,8 +13,13 @@ from replica_audit.report.text.blocks import Block, Grid, Notes, blocks, ending,
 WIDTH = 80
 
 
-def render(report: Report) -> str:
-    """The whole summary, a line feed at its end. What a terminal cannot show, or obeys, stands in it as escapes."""
+def render(report: Report, given: Collection[str] = ()) -> str:
+    """The whole summary, a line feed at its end. What a terminal cannot show, or obeys, stands in it as escapes.
+
+    Args:
+        report: of the run.
+        given: options that the command had; what comes next does not name them again.
+    """
     lines: list[str] = []
     for block in blocks(report):
         lines += [*_laid_out(block), ""]
@@ -23,7 +28,7 @@ def render(report: Report) -> str:
         for problem in problems(report):
             lines += [f"  {printable(problem.title)}", *(part for line in problem.lines for part in _wrapped(line, "    "))]
         lines.append("")
-    lines += map(printable, ending(report))
+    lines += map(printable, ending(report, given))
     return "\n".join(lines) + "\n"
 
 
@@ -53,7 +58,8 @@ def _grid(given: Grid) -> Iterator[str]:
             # a name that is shortened stands above its row, whole, to be copied
             yield from (f"    {row[i]}" for i in sorted(grid.shrinks) if across[i] < len(row[i]) <= WIDTH - 4)
             yield f"    {_row(row, across, grid.right)}".rstrip()
-    yield from _wrapped(grid.legend)
+    if grid.legend:
+        yield from _wrapped(grid.legend)
 
 
 def _row(cells: Sequence[str], across: Sequence[int], right: frozenset[int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -18,12 +18,17 @@ _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow"}
 _OF_EXIT = {0: "green", 1: "red", 2: "red", 3: "yellow"}
 
 
-def renderable(report: Report) -> RenderableType:
-    """The whole summary. Names are shown as they are, also in other scripts, except control characters."""
-    return Group(*_all(report))
+def renderable(report: Report, given: Collection[str] = ()) -> RenderableType:
+    """The whole summary. Names are shown as they are, also in other scripts, except control characters.
+
+    Args:
+        report: of the run.
+        given: options that the command had; what comes next does not name them again.
+    """
+    return Group(*_all(report, given))
 
 
-def _all(report: Report) -> Iterator[RenderableType]:
+def _all(report: Report, given: Collection[str]) -> Iterator[RenderableType]:
     for block in blocks(report):
         yield _title(block.title)
         yield Padding(Group(*_laid_out(block)), (0, 0, 1, 2))
@@ -34,8 +39,9 @@ def _all(report: Report) -> Iterator[RenderableType]:
                 Group(_text(problem.title, "bold"), *(Padding(_text(line), (0, 0, 0, 2)) for line in problem.lines)), (0, 0, 0, 2)
             )
         yield Text()
-    *lines, last = ending(report)
-    yield from map(_text, lines)
+    *lines, last = ending(report, given)
+    for line in lines:
+        yield _command(line) if line.startswith("  ") else _text(line)
     yield _text(last, _OF_EXIT[report.exit_code])
 
 
@@ -50,7 +56,8 @@ def _laid_out(block: Block) -> Iterator[RenderableType]:
         yield from map(_text, block.lines)
     else:
         yield from _grid(block)
-        yield _text(block.legend, "dim")
+        if block.legend:
+            yield _text(block.legend, "dim")
 
 
 def _grid(grid: Grid) -> Iterator[RenderableType]:
@@ -68,6 +75,11 @@ def _grid(grid: Grid) -> Iterator[RenderableType]:
 
 def _title(text: str) -> Text:
     return _text(text, "bold")
+
+
+def _command(line: str) -> Text:
+    """A line that is to be copied: the terminal may fold it, which puts no line feed into it."""
+    return Text(visible(line), no_wrap=True, overflow="ignore")
 
 
 def _text(text: str, style: str = "") -> Text:
