@@ -70,6 +70,21 @@ def _triage(given: argparse.Namespace) -> int:
     if given.cost:
         return show_cost(given.input or [str(SAMPLE)], given.cluster_metadata, settings)
     from replica_audit.local_run import triage_id
+
+    _refuse(given)
+    if not given.input:
+        tell(f"no --input: auditing the sample data in {SAMPLE}")
+    show_former_settings(given)
+    run_id = triage_id(datetime.now(UTC))
+    return followed(given.progress, "triage", run_id, lambda told: _triaged(given, settings, known, run_id, told))
+
+
+def _refuse(given: argparse.Namespace) -> None:
+    """Refuse options that say nothing together.
+
+    Raises:
+        UsageError: some do not.
+    """
     from replica_audit.report.facts.question import parse_partition
     from replica_audit.salvage.output import refuse_input
 
@@ -85,11 +100,6 @@ def _triage(given: argparse.Namespace) -> int:
         raise UsageError("--replay-also: chooses what --salvage puts into the replay files; also give --salvage DIR")
     if given.gone and not (given.plan or given.salvage):
         raise UsageError("--gone: names brokers that --plan and --salvage do without; also give one of these")
-    if not given.input:
-        tell(f"no --input: auditing the sample data in {SAMPLE}")
-    show_former_settings(given)
-    run_id = triage_id(datetime.now(UTC))
-    return followed(given.progress, "triage", run_id, lambda told: _triaged(given, settings, known, run_id, told))
 
 
 def _triaged(given: argparse.Namespace, settings: Settings, known: Acknowledgements, run_id: str, told: TellsEvent) -> int:
