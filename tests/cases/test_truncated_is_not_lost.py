@@ -16,8 +16,8 @@ from replica_audit.past.due import due_facts
 from replica_audit.past.metrics import run_metrics
 from replica_audit.past.recovery import recovery_of
 from replica_audit.past.run import PastRun
+from replica_audit.past.starts import starts_of
 from replica_audit.protocol.exchange.replay import Protocol
-from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import due_of
 from tests.scenarios.disks import VERSIONS, Cluster, Disk
 from tests.support import in_process
@@ -61,8 +61,8 @@ def test_nobody_is_told_to_copy_what_is_fetched_again(tmp_path: Path) -> None:
     run = PastRun(done.tables, "now")
     (cluster,) = {row.cluster_id for row in run.runs}
     facts = due_facts(run, cluster)
-    assert facts == due_of(recovery_of(run, cluster)) and not facts.to_be_cut
-    assert [one.text for one in decisions(facts) if "Do not start" in one.text] == []
+    assert facts == due_of(recovery_of(run, cluster))
+    assert {one.outcome for one in starts_of(run)} == {"safe"}
     assert cuts_of(run, cluster).cuts == (), "nothing to save"
     assert [one.truncated_records for one in run_metrics(run)] == [{"to_remove": 0, "removed": 0}]
     assert run.runs[0].exit_code == 0

@@ -11,7 +11,7 @@ from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.consumers.impact import ValidationResult, assess, known
 from replica_audit.protocol.exchange.cuts import measure_removal
 from replica_audit.report.advice.decisions import decisions
-from replica_audit.report.facts.due_facts import DueFacts, DueGroups, DuePartitions, KnownSum
+from replica_audit.report.facts.due_facts import DueFacts, DueGroups, KnownSum
 from replica_audit.report.text.finding_cells import loses
 from replica_audit.rows.history import ConsumerImpact
 from tests.page.runs import finding, with_columns
@@ -70,14 +70,6 @@ def test_groups(gone: KnownSum, reread: KnownSum, missed: KnownSum, said: tuple[
     groups = DueGroups(count=1, names=("g",), gone=gone, reread=reread, missed=missed)
     (one,) = decisions(DueFacts(groups=groups))
     assert all(part in one.text for part in said)
-
-
-@pytest.mark.parametrize(
-    ("records", "unknown", "said"), [(0, 1, "an unknown number of records"), (5, 1, "at least 5 records"), (5, 0, "truncates 5 records")]
-)
-def test_records_of_a_broker(records: int, unknown: int, said: str) -> None:
-    found = DuePartitions(rows=2, count=2, first=(("t", 0),), records=records, records_unknown=unknown)
-    assert said in decisions(DueFacts(to_be_cut={2: found}))[0].text
 
 
 FINDING = finding(divergence_offset=5, truncation_offset=5, removed_records=None, already_truncated=False)

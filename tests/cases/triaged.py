@@ -41,7 +41,16 @@ class Seen:
 def seen(root: Path, **settings: Any) -> Seen:
     """Audit a folder."""
     done = triage([str(root)], Settings(**settings), tell=lambda *_of: None)
-    names = ("replica_verdicts", "findings", "input_errors", "audit_runs", "replica_logs", "what_if_leaders", "epoch_start_offsets")
+    names = (
+        "replica_verdicts",
+        "findings",
+        "input_errors",
+        "audit_runs",
+        "replica_logs",
+        "what_if_leaders",
+        "epoch_start_offsets",
+        "broker_starts",
+    )
     tables = {name: list(_rows(done.tables, name)) for name in names}
     return Seen(tables["audit_runs"][0]["exit_code"], tables, " ".join(render(report_of(PastRun(done.tables, done.run_id))).split()))
 

@@ -17,10 +17,9 @@ from replica_audit.local_run import triage
 from replica_audit.past.due import due_facts
 from replica_audit.past.recovery import recovery_of
 from replica_audit.past.run import PastRun
-from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
 from replica_audit.report.advice.decisions import decisions
-from replica_audit.report.facts.due_facts import DueElection, DueFacts, DuePartitions, due_of
+from replica_audit.report.facts.due_facts import DueFacts, due_of
 from replica_audit.rows import AUDIT_RUNS, CONSUMER_IMPACTS, FINDINGS, OPEN_TRANSACTIONS, REPLICA_VERDICTS, Table
 from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.encoding import as_dict
@@ -88,9 +87,10 @@ def _offline(draw: st.DrawFn) -> dict[str, Any]:
         | {
             "candidate_id": broker,
             "rank": rank,
-            "in_isr": False,
+            "in_isr": draw(st.booleans()),
             "reason": "",
             "election": draw(st.sampled_from(["clean", "unclean", None])),
+            "stopped_cleanly": draw(FLAG),
             **{name: draw(SOME) for name in ("unread_replicas", "lost_records", "lost_committed")},
         }
         for broker, rank in enumerate(ranks, 1)
@@ -137,7 +137,7 @@ def test_what_is_held_in_python_does_not_grow_with_the_findings() -> None:
     for partitions in (100, 20_000):
         places = [{"topic": "t", "partition": number} for number in range(partitions)]
         lost = {"leader_id": 1, "follower_id": 2, "leader_source": "metadata-log", "verdict": "committed_loss", "severity": "critical"}
-        cut = {"truncation_offset": 5, "removed_records": 3, "removed_committed": 2}
+        cut = {"lost_records": 3, "removed_committed": 2, "already_truncated": True}
         best = {name: None for name in ElectionChoice.__slots__} | {"candidate_id": 1, "rank": 1, "election": "unclean"}
         best |= {"lost_records": 2, "in_isr": False, "reason": ""}
         nobody = {"code": "offline_partition", "severity": "error", "status": "new", "summary": "", "candidates": [best]}
@@ -152,7 +152,7 @@ def test_what_is_held_in_python_does_not_grow_with_the_findings() -> None:
         found = due_facts(run, "c")
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-        assert (found.to_be_cut[2].count, found.to_be_cut[2].records, found.leaderless.count) == (partitions, 3 * partitions, partitions)
+        assert (found.truncated.count, found.truncated.records, found.leaderless.count) == (partitions, 3 * partitions, partitions)
         assert [one.partitions.records for one in found.elections] == [2 * partitions]
     assert peaks[1] < peaks[0] + 16 * 20_000, "an index of the rows, and less than the smallest object for each"
 
@@ -178,12 +178,21 @@ def test_what_is_left_out_is_as_if_it_were_not_there(
     assert due_facts(_run(**rows), "c", known) == due_facts(_run(**left), "c")
 
 
-def test_a_broker_to_start_and_not_to_start_is_copied_first() -> None:
-    """It is elected cleanly here, and truncates elsewhere as soon as it runs: two sentences that do not contradict each other."""
-    led = DuePartitions(count=1, rows=1, first=(("t", 0),))
-    election = DueElection(how=ElectionType.CLEAN, broker_id=2, partitions=led)
-    cut = {2: DuePartitions(count=1, rows=1, first=(("u", 0),), records=3)}
-    alone, both = (decisions(DueFacts(elections=(election,), leaderless=led, to_be_cut=to_be_cut)) for to_be_cut in ({}, cut))
-    assert "start broker 2, which is then elected cleanly" in alone[0].text
-    assert "copy the directories of broker 2, then start it" in both[0].text
-    assert both[1].text.startswith("Do not start broker 2 until its directories are copied")
+@pytest.mark.parametrize(
+    ("in_isr", "stopped_cleanly", "said"),
+    [
+        (True, False, "it is then elected cleanly"),
+        (False, None, "it is then elected cleanly"),
+        (False, False, "an unclean election of broker 2 is the best choice"),
+    ],
+    ids=["in the ISR", "in the ELR", "in the ELR, crashed"],
+)
+def test_a_broker_that_crashed_is_not_elected_from_the_elr(in_isr: bool, stopped_cleanly: bool | None, said: str) -> None:
+    best = {name: None for name in ElectionChoice.__slots__} | {"candidate_id": 2, "rank": 1, "election": "clean", "reason": ""}
+    best |= {"in_isr": in_isr, "stopped_cleanly": stopped_cleanly}
+    nobody = {"code": "offline_partition", "severity": "error", "status": "new", "summary": "", "candidates": [best]}
+    run = _run(findings=[{"topic": "t", "partition": 0} | nobody])
+    found = due_facts(run, "c")
+    assert found == due_of(recovery_of(run, "c"))
+    (told,) = decisions(found)
+    assert said in told.text

@@ -11,13 +11,12 @@ import pyarrow.compute
 import pyarrow.dataset as ds
 
 from replica_audit.past.run import PastRun
-from replica_audit.past.set_aside import SET_ASIDE_COLUMNS, is_set_aside
 from replica_audit.past.unconfirmed import missing_part, still_open
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW
-from replica_audit.protocol.verdict.partition_findings import BAD_ENDS, PartitionCode
+from replica_audit.protocol.verdict.partition_findings import ElectionType, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.recovery.facts import PartitionKey
-from replica_audit.report.facts.due_facts import NAMED, STOPPED, STUCK, UNKNOWN, DueElection, DueFacts, DueGroups, DuePartitions, KnownSum
+from replica_audit.report.facts.due_facts import NAMED, STOPPED, UNKNOWN, DueElection, DueFacts, DueGroups, DuePartitions, KnownSum
 from replica_audit.rows import CONSUMER_IMPACTS, FINDINGS, OPEN_TRANSACTIONS, REPLICA_VERDICTS
 
 pc: Any = pyarrow.compute  # whose stubs lack overloads that are used here
@@ -26,10 +25,6 @@ _VERDICTS = (
     *_KEY,
     "follower_id",
     "verdict",
-    "truncation_offset",
-    "restart_offset",
-    "divergence_offset",
-    "lost_offsets",
     "lost_records",
     "removed_committed",
     "already_truncated",
@@ -54,26 +49,15 @@ def due_facts(run: PastRun, cluster_id: str, known: pa.Table | None = None) -> D
     is_found = own & (ds.field("severity") != str(Severity.NONE)) & (ds.field("verdict") != str(Verdict.INCONCLUSIVE))
     verdicts = _without(run.read(REPLICA_VERDICTS, _VERDICTS, is_found), apart)
     truncated = verdicts.filter(pc.and_kleene(pc.field("already_truncated"), pc.field("verdict") == str(Verdict.COMMITTED_LOSS)))
-    cut = _without(_to_be_cut(verdicts), offline.select(_KEY))
-    inconclusive = run.read(REPLICA_VERDICTS, _KEY, own & (ds.field("verdict") == str(Verdict.INCONCLUSIVE)))
-    stuck = {verdict: verdicts.filter(pc.field("verdict") == str(verdict)) for verdict in STUCK}
     hanging = _without(run.read(OPEN_TRANSACTIONS, _KEY, own & ds.field("hangs_because").is_valid()), apart)
-    aside = _without(run.read(FINDINGS, SET_ASIDE_COLUMNS, is_set_aside(own)), apart)
-    is_bad = own & ds.field("status").isin(FOUND_NOW) & ds.field("code").isin(list(map(str, BAD_ENDS)))
-    ends = _without(run.read(FINDINGS, (*_KEY, "broker_id"), is_bad), apart)
     return DueFacts(
         elections=tuple(_elections(offline)),
         leaderless=_partitions(offline.select(_KEY)),
         truncated=_partitions(truncated),
         truncated_on=tuple(_values(truncated, "follower_id")),
-        to_be_cut={broker: _partitions(cut.filter(pc.field("follower_id") == broker)) for broker in _values(cut, "follower_id")},
-        stuck={verdict: _partitions(found) for verdict, found in stuck.items() if found.num_rows},
         groups=_groups(run, own, apart),
         transactions=_partitions(hanging),
         wrong_tables=_partitions(verdicts.filter(pc.field("verdict") == str(Verdict.EPOCH_TABLE_ONLY))),
-        inconclusive=len(_without(inconclusive, apart)),
-        set_aside={broker: _partitions(aside.filter(pc.field("broker_id") == broker)) for broker in _values(aside, "broker_id")},
-        bad_ends={broker: _partitions(ends.filter(pc.field("broker_id") == broker)) for broker in _values(ends, "broker_id")},
         still_open=still_open(run, cluster_id),
         missing=missing_part(run, cluster_id),
     )
@@ -86,15 +70,6 @@ def _without(rows: pa.Table, apart: pa.Table | None) -> pa.Table:
     places = rows.select(_KEY).append_column("place", pa.array(np.arange(len(rows))))
     left = places.join(apart, list(_KEY), join_type="left anti")
     return rows.take(np.sort(left["place"].to_numpy()))
-
-
-def _to_be_cut(verdicts: pa.Table) -> pa.Table:
-    """`recovery_facts.will_be_cut` of every row."""
-    is_cut = pc.field("truncation_offset").is_valid() | pc.field("restart_offset").is_valid()
-    loses = pc.field("verdict").isin([str(Verdict.STALE_TAIL), str(Verdict.COMMITTED_LOSS)])
-    is_done = pc.coalesce(pc.field("already_truncated"), pc.scalar(False))
-    is_lost = pc.coalesce(pc.field("lost_offsets") != 0, pc.scalar(True))
-    return verdicts.filter(is_cut & (pc.field("divergence_offset").is_valid() | loses) & ~is_done & is_lost)
 
 
 def _values(found: pa.Table, column: str) -> list[Any]:
@@ -112,7 +87,6 @@ def _partitions(found: pa.Table) -> DuePartitions:
         first=tuple(_key_of(row) for row in keys.take(first).to_pylist()),
         records=_sum(found, "lost_records"),
         committed=_sum(found, "removed_committed"),
-        records_unknown=found["lost_records"].null_count if "verdict" in found.column_names else 0,
     )
 
 
@@ -134,7 +108,7 @@ def _offline(run: PastRun, own: ds.Expression) -> pa.Table:
     of, choices = of.filter(is_best), choices.filter(is_best)
     place = pc.index_in(pa.array(np.arange(found.num_rows), of.type), value_set=of)
     made = found.drop_columns(["candidates"])
-    for name in ("candidate_id", "election", "unread_replicas", *_SUMS):
+    for name in ("candidate_id", "election", "unread_replicas", "in_isr", "stopped_cleanly", *_SUMS):
         made = made.append_column(_SUMS.get(name, name), pc.struct_field(choices, name).take(place))
     return made
 
@@ -145,7 +119,9 @@ def _elections(offline: pa.Table) -> Sequence[DueElection]:
     all_stopped = pc.all(pc.fill_null(offline["cluster_stopped"], False)).as_py()  # else it matters who is started first
     is_unread = pc.greater(pc.fill_null(offline["unread_replicas"], 0), 0)
     is_unknown = is_unread if all_stopped else pc.or_(pc.is_null(offline["candidate_id"]), is_unread)
-    elected = STOPPED if all_stopped else pc.fill_null(offline["election"], str(None))
+    crashed = pc.and_(pc.fill_null(pc.invert(offline["stopped_cleanly"]), False), pc.fill_null(pc.invert(offline["in_isr"]), False))
+    election = pc.if_else(crashed, str(ElectionType.UNCLEAN), pc.fill_null(offline["election"], str(None)))
+    elected = STOPPED if all_stopped else election
     known = offline.append_column("how", pc.if_else(is_unknown, UNKNOWN, elected))
     leads = pc.if_else(is_unknown, None, known["candidate_id"])
     known = known.append_column("leads", pc.if_else(pc.equal(known["how"], STOPPED), None, leads))

@@ -1,5 +1,6 @@
-"""What somebody has to decide, in plain sentences, worst first: the head of the summary, the page, triage, explain and a plan.
+"""What somebody has to decide, in plain sentences, worst first: the summary, the page, triage, explain and a plan.
 
+What the start of a broker does is said of the broker (`broker_starts`), and of its replicas (`replica_starts`), not here.
 From typed facts alone; how they are shown is the renderers' business. A sentence names at most a few partitions, and counts the rest.
 """
 
@@ -13,7 +14,6 @@ from shlex import join
 from replica_audit.errors import visible
 from replica_audit.program import option
 from replica_audit.protocol.verdict.partition_findings import ElectionType
-from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.facts import PartitionKey
 from replica_audit.recovery.still_open import StillOpen
 from replica_audit.report.facts.due_facts import NAMED, STOPPED, UNKNOWN, DueElection, DueFacts, DuePartitions, KnownSum
@@ -25,13 +25,10 @@ class Urgency(IntEnum):
     MISSING = 0
     OFFLINE = 1
     LOST = 2
-    DO_NOT_START = 3
-    STILL_OPEN = 4
-    STUCK = 5
-    GROUPS = 6
-    TRANSACTIONS = 7
-    UNKNOWN = 8
-    CAN_WAIT = 9
+    STILL_OPEN = 3
+    GROUPS = 4
+    TRANSACTIONS = 5
+    CAN_WAIT = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +48,9 @@ def decisions(facts: DueFacts) -> list[DueDecision]:
         _gone,
         _offline,
         _lost,
-        _not_to_be_started,
-        _set_aside,
-        _bad_ends,
         _still_open,
-        _stuck,
         _groups,
         _transactions,
-        _unknown,
         _can_wait,
     )
     return sorted((one for made in makers for one in made(facts)), key=lambda one: one.urgency)
@@ -75,11 +67,6 @@ def _more(count: int) -> str:
 
 def _brokers(brokers: tuple[int, ...]) -> str:
     return f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"
-
-
-def _records(found: DuePartitions) -> str:
-    """How many; at least, where the batches of some could not be read."""
-    return f"{_number(KnownSum(found.records, found.records_unknown))} records"
 
 
 def _count(found: DuePartitions) -> str:
@@ -119,7 +106,7 @@ def _gone(facts: DueFacts) -> Iterator[DueDecision]:
 
 def _offline(facts: DueFacts) -> Iterator[DueDecision]:
     for one in facts.elections:
-        yield DueDecision(urgency=Urgency.OFFLINE, text=_elected(one, facts), partitions=one.partitions.first)
+        yield DueDecision(urgency=Urgency.OFFLINE, text=_elected(one), partitions=one.partitions.first)
     if len({one.broker_id for one in facts.elections if one.broker_id is not None}) > 1:
         text = (
             "Do not start all brokers at once: a member of the ISR leads as soon as it starts. The order is in the plan (command `plan`)."
@@ -127,19 +114,16 @@ def _offline(facts: DueFacts) -> Iterator[DueDecision]:
         yield DueDecision(urgency=Urgency.OFFLINE, text=text, partitions=facts.leaderless.first)
 
 
-def _elected(one: DueElection, facts: DueFacts) -> str:
+def _elected(one: DueElection) -> str:
     found = one.partitions
     said = f"{_count(found)} ha{'ve' if found.count > 1 else 's'} no leader ({_names(found)})"
     costs = "nothing is lost" if not found.records else f"{found.records} records are lost, with {found.committed} committed offsets"
     if one.how == STOPPED:
-        start = "Start it; nothing is lost" if not facts.bad_ends else f"Start it, but not {_brokers(tuple(facts.bad_ends))} as it is"
-        return f"{said}: the whole cluster was stopped cleanly. {start}."
+        return f"{said}: the whole cluster was stopped cleanly. Start every broker that is safe to start: a leader is elected cleanly."
     if one.how == UNKNOWN:
         return f"{said}, and nobody knows what an election loses: collect from the missing brokers before you elect a leader."
     if one.how == ElectionType.CLEAN:
-        if one.broker_id in facts.to_be_cut:  # elsewhere it truncates as soon as it runs: not two commands that contradict each other
-            return f"{said}: copy the directories of broker {one.broker_id}, then start it; it is elected cleanly; {costs}."
-        return f"{said}: start broker {one.broker_id}, which is then elected cleanly; {costs}."
+        return f"{said}: start broker {one.broker_id} first, once it is safe to start; it is then elected cleanly; {costs}."
     return f"{said}: an unclean election of broker {one.broker_id} is the best choice; {costs}."
 
 
@@ -150,39 +134,6 @@ def _lost(facts: DueFacts) -> Iterator[DueDecision]:
             urgency=Urgency.LOST,
             text=f"Committed records of {_count(found)} are already truncated ({_names(found)}): the audited copies of "
             f"{_brokers(facts.truncated_on)} still hold them; do not delete these copies.",
-            partitions=found.first,
-        )
-
-
-def _not_to_be_started(facts: DueFacts) -> Iterator[DueDecision]:
-    for broker, found in facts.to_be_cut.items():
-        proven = f" ({found.committed} committed offsets)" if found.committed else ""
-        yield DueDecision(
-            urgency=Urgency.DO_NOT_START,
-            text=f"Do not start broker {broker} until its directories are copied: it truncates {_records(found)}{proven} that the "
-            f"leaders of {_count(found)} do not hold ({_names(found)}).",
-            partitions=found.first,
-        )
-
-
-def _set_aside(facts: DueFacts) -> Iterator[DueDecision]:
-    for broker, found in facts.set_aside.items():
-        yield DueDecision(
-            urgency=Urgency.DO_NOT_START,
-            text=f"Do not start broker {broker}, nor restart it if it runs: it would set logs of {_count(found)} aside ({_names(found)}) "
-            "and go on without them. Copy its directories first; the findings say what the logs lack.",
-            partitions=found.first,
-        )
-
-
-def _bad_ends(facts: DueFacts) -> Iterator[DueDecision]:
-    for broker, found in facts.bad_ends.items():
-        several = found.count > 1
-        yield DueDecision(
-            urgency=Urgency.DO_NOT_START,
-            text=f"Do not start broker {broker} as it is: {found.count} of its logs end{'' if several else 's'} in what no broker reads, "
-            f"or short of what {'they' if several else 'it'} held ({_names(found)}). Copy {'them' if several else 'it'}, "
-            "then see the findings.",
             partitions=found.first,
         )
 
@@ -200,52 +151,6 @@ def _still_open(facts: DueFacts) -> Iterator[DueDecision]:
     yield DueDecision(
         urgency=Urgency.STILL_OPEN, text=f"{said} Audit again with every broker's files before you act there.", partitions=found.first
     )
-
-
-_STUCK: tuple[tuple[Verdict, str, str], ...] = (  # what one replica does, and what several do
-    (
-        Verdict.LOG_MATCHING_VIOLATION,
-        "stays diverged and Kafka does not notice: do not let it lead; correct its leader-epoch-checkpoint or its leader's, or "
-        "rebuild it from its leader; the plan says which (command `plan`)",
-        "stay diverged and Kafka does not notice: do not let them lead; correct their leader-epoch-checkpoints or their leaders', or "
-        "rebuild them from their leaders; the plan says which (command `plan`)",
-    ),
-    (
-        Verdict.CANNOT_REJOIN,
-        "cannot come back into the ISR until a leader-epoch-checkpoint is corrected",
-        "cannot come back into the ISR until a leader-epoch-checkpoint is corrected",
-    ),
-    (
-        Verdict.CONTENT_MISMATCH,
-        "holds other bytes than its leader at the same offsets: find out which is right",
-        "hold other bytes than their leaders at the same offsets: find out which is right",
-    ),
-    (
-        Verdict.COMPACTION_DIFFERS,
-        "has other keys than its leader after compaction: find out which is right",
-        "have other keys than their leaders after compaction: find out which is right",
-    ),
-    (
-        Verdict.UNREADABLE,
-        "cannot be read, and may hold what its leader does not: keep its directory, and copy it again; if that does not help, the plan "
-        "says whether to correct a file or to rebuild it from its leader (command `plan`)",
-        "cannot be read, and may hold what their leaders do not: keep their directories, and copy them again; if that does not help, the "
-        "plan says whether to correct a file or to rebuild them from their leaders (command `plan`)",
-    ),
-)
-
-
-def _stuck(facts: DueFacts) -> Iterator[DueDecision]:
-    for verdict, one_does, several_do in _STUCK:
-        found = facts.stuck.get(verdict)
-        if found is not None:
-            what = one_does if found.rows == 1 else several_do
-            text = f"{_replicas(found.rows)} of {_count(found)} ({_names(found)}) {what}."
-            yield DueDecision(urgency=Urgency.STUCK, text=text, partitions=found.first)
-
-
-def _replicas(count: int) -> str:
-    return f"{count} replica{'' if count == 1 else 's'}"
 
 
 def _groups(facts: DueFacts) -> Iterator[DueDecision]:
@@ -281,19 +186,6 @@ def _transactions(facts: DueFacts) -> Iterator[DueDecision]:
             text=f"{found.rows} transaction{'s hang' if found.rows > 1 else ' hangs'} in {_count(found)} ({_names(found)}): read_committed "
             "consumers wait there forever.",
             partitions=found.first,
-        )
-
-
-def _unknown(facts: DueFacts) -> Iterator[DueDecision]:
-    if facts.inconclusive:
-        yield DueDecision(
-            urgency=Urgency.UNKNOWN,
-            text=f"Unknown: {_replicas(facts.inconclusive)} could not be compared. "
-            + (
-                "If its broker does not run, copy its directory before you start it."
-                if facts.inconclusive == 1
-                else "Where the broker of one does not run, copy its directory before you start it."
-            ),
         )
 
 

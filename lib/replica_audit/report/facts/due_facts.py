@@ -6,30 +6,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, will_be_cut
+from replica_audit.recovery.facts import PartitionKey, RecoveryFacts
 from replica_audit.recovery.still_open import NOTHING_OPEN, MissingPart, StillOpen
 from replica_audit.rows.findings import ElectionChoice, RunFinding
 from replica_audit.rows.pairs import ReplicaVerdict
 
 NAMED = 3  # partitions, or groups, of each decision
-STUCK = (Verdict.LOG_MATCHING_VIOLATION, Verdict.CANNOT_REJOIN, Verdict.CONTENT_MISMATCH, Verdict.COMPACTION_DIFFERS, Verdict.UNREADABLE)
 STOPPED, UNKNOWN = "stopped", "unknown"  # `how` of elections besides the types of elections
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuePartitions:
-    """Rows about partitions: how many rows, of how many partitions, the first NAMED of these by name, and sums over the rows.
-
-    `records_unknown`: of how many rows the number of records is not known, and not in `records`.
-    """
+    """Rows about partitions: how many rows, of how many partitions, the first NAMED of these by name, and sums over the rows."""
 
     rows: int = 0
     count: int = 0
     first: tuple[PartitionKey, ...] = ()
     records: int = 0
     committed: int = 0
-    records_unknown: int = 0
 
 
 NONE = DuePartitions()
@@ -76,44 +72,31 @@ class DueGroups:
 class DueFacts:
     """One cluster. `elections` are in the order of how and broker, `leaderless` all partitions of them.
 
-    `truncated`: followers that have truncated committed records, on the brokers `truncated_on`. `to_be_cut`: followers that will truncate
-    what their leaders do not hold, by broker. `stuck`: by verdict, in the order of STUCK. `gone`: partitions of brokers that will not come
-    back. `set_aside`: by broker those of which it sets its log aside when it starts, though records are at stake.
-    back. `bad_ends`: replicas whose logs end in what no broker reads, or short of what they held, by broker.
+    `truncated`: followers that have truncated committed records, on the brokers `truncated_on`. `gone`: partitions of brokers that will not
+    come back.
     """
 
     elections: tuple[DueElection, ...] = ()
     leaderless: DuePartitions = NONE
     truncated: DuePartitions = NONE
     truncated_on: tuple[int, ...] = ()
-    to_be_cut: Mapping[int, DuePartitions] = field(default_factory=dict)
-    stuck: Mapping[Verdict, DuePartitions] = field(default_factory=dict)
     groups: DueGroups = DueGroups()
     transactions: DuePartitions = NONE
     wrong_tables: DuePartitions = NONE
-    inconclusive: int = 0
     gone: Mapping[int, DuePartitions] = field(default_factory=dict)
-    set_aside: Mapping[int, DuePartitions] = field(default_factory=dict)
     still_open: StillOpen = NOTHING_OPEN
     missing: MissingPart | None = None
-    bad_ends: Mapping[int, DuePartitions] = field(default_factory=dict)
 
 
 def due_of(facts: RecoveryFacts) -> DueFacts:
     """Of what a plan or an explanation has read row by row."""
-    cut = [one for one in facts.verdicts if will_be_cut(one) and one.key not in facts.leaderless]
     truncated = [one for one in (*facts.verdicts, *facts.cut_copies) if one.already_truncated and one.verdict == Verdict.COMMITTED_LOSS]
-    by_verdict = {verdict: [one for one in facts.verdicts if one.verdict == verdict] for verdict in STUCK}
     groups = sorted({one.group_id for one in facts.groups})
     return DueFacts(
         elections=tuple(_elections(facts)),
         leaderless=_partitions(list(facts.leaderless)),
         truncated=_of_verdicts(truncated),
         truncated_on=tuple(sorted({one.follower_id for one in truncated})),
-        to_be_cut={
-            broker: _of_verdicts([one for one in cut if one.follower_id == broker]) for broker in sorted({one.follower_id for one in cut})
-        },
-        stuck={verdict: _of_verdicts(found) for verdict, found in by_verdict.items() if found},
         groups=DueGroups(
             count=len(groups),
             names=tuple(groups[:NAMED]),
@@ -124,38 +107,35 @@ def due_of(facts: RecoveryFacts) -> DueFacts:
         ),
         transactions=_partitions([(one.topic, one.partition) for one in facts.transactions]),
         wrong_tables=_of_verdicts([one for one in facts.verdicts if one.verdict == Verdict.EPOCH_TABLE_ONLY]),
-        inconclusive=facts.inconclusive,
         gone={
             broker: _partitions([key for key, roles in facts.replicas.items() if any(role.broker_id == broker for role in roles)])
             for broker in sorted(facts.gone)
-        },
-        set_aside={
-            broker: _partitions([one.key for one in facts.set_aside if one.broker_id == broker])
-            for broker in sorted({one.broker_id for one in facts.set_aside})
-        },
-        bad_ends={
-            broker: _partitions([(topic, partition) for topic, partition, one in facts.bad_ends if one == broker])
-            for broker in sorted({broker for _topic, _partition, broker in facts.bad_ends})
         },
         still_open=facts.still_open,
         missing=facts.missing,
     )
 
 
-def _partitions(rows: Sequence[PartitionKey], records: int = 0, committed: int = 0, unknown: int = 0) -> DuePartitions:
+def _partitions(rows: Sequence[PartitionKey], records: int = 0, committed: int = 0) -> DuePartitions:
     keys = sorted(set(rows))
     first = tuple(keys[:NAMED])
-    return DuePartitions(rows=len(rows), count=len(keys), first=first, records=records, committed=committed, records_unknown=unknown)
+    return DuePartitions(rows=len(rows), count=len(keys), first=first, records=records, committed=committed)
 
 
 def _of_verdicts(rows: Sequence[ReplicaVerdict]) -> DuePartitions:
     lost = sum(one.lost_records or 0 for one in rows)
-    unknown = sum(one.lost_records is None for one in rows)
-    return _partitions([one.key for one in rows], lost, sum(one.removed_committed or 0 for one in rows), unknown)
+    return _partitions([one.key for one in rows], lost, sum(one.removed_committed or 0 for one in rows))
 
 
 def _best(one: RunFinding) -> ElectionChoice | None:
     return next((choice for choice in one.candidates or () if choice.rank == 1), None)
+
+
+def _election(best: ElectionChoice | None) -> str:
+    """How a replica is elected; a broker that crashed has left the ELR by the time it registers."""
+    if best is not None and not best.in_isr and best.stopped_cleanly is False:
+        return str(ElectionType.UNCLEAN)
+    return str(best and best.election)
 
 
 def _elections(facts: RecoveryFacts) -> Iterable[DueElection]:
@@ -164,7 +144,7 @@ def _elections(facts: RecoveryFacts) -> Iterable[DueElection]:
     for key, one in facts.leaderless.items():
         best = _best(one)
         is_unread = best is not None and bool(best.unread_replicas)
-        how = UNKNOWN if is_unread or (best is None and not all_stopped) else STOPPED if all_stopped else str(best and best.election)
+        how = UNKNOWN if is_unread or (best is None and not all_stopped) else STOPPED if all_stopped else _election(best)
         found.setdefault((how, best.candidate_id if best and how not in (STOPPED, UNKNOWN) else None), []).append((key, best))
     for (how, broker), rows in sorted(found.items(), key=lambda item: (item[0][0], item[0][1] or 0)):
         records, committed = (sum(getattr(best, name) or 0 for _key, best in rows if best) for name in ("lost_records", "lost_committed"))

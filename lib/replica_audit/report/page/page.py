@@ -23,7 +23,7 @@ from replica_audit.report.page.listing import for_script, rows_json
 from replica_audit.report.page.page_data import PageData
 from replica_audit.report.page.partition import Section, anchors, command, section
 from replica_audit.report.page.plain_words import MEANINGS, counted, headline, number, verdict_counts
-from replica_audit.report.text.blocks import meaning
+from replica_audit.report.text.blocks import broker_notes, meaning
 from replica_audit.report.text.checks_text import checks
 from replica_audit.report.text.finding_cells import cut
 from replica_audit.report.text.history_text import acknowledged_lines, acknowledged_title, news_lines, news_title, no_longer_lines
@@ -101,6 +101,7 @@ def render(data: PageData, keys: Sequence[Key], explain: Callable[[Key], Explain
         listing=Markup(listing),  # noqa: S704 - for_script made it harmless
         page_facts=Markup(for_script(_page_facts(data))),  # noqa: S704
         meaning=meaning(report),
+        brokers=tuple(broker_notes(report)),
         news=news_lines(report),
         news_title=news_title(report),
         acknowledged=acknowledged_lines(report),

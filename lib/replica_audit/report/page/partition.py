@@ -22,6 +22,7 @@ from replica_audit.report.page.picture import Picture, picture, worst_first
 from replica_audit.report.page.plain_words import counted, in_short, number, who_is_right
 from replica_audit.report.page.sheet import NARROW, WIDE
 from replica_audit.report.text import choices_text, mismatch_text, rules_text
+from replica_audit.report.text.brokers_text import replica_start
 from replica_audit.report.text.exchange_text import DOCUMENTS, StepWords
 from replica_audit.report.text.explanation_text import described
 from replica_audit.report.text.explanation_text import facts as text_facts
@@ -58,13 +59,14 @@ class Section:
     """A partition of a page.
 
     `offline` says that nobody leads it, and what each choice loses; empty where somebody does. `others` are followers without a finding;
-    `command` explains the partition in the terminal.
+    `command` explains the partition in the terminal. `starts`: what happens to its replicas when their brokers start.
     """
 
     anchor: str
     name: str
     cluster: str
     severity: str
+    starts: tuple[str, ...]
     offline: tuple[str, ...]
     hanging: Hanging | None
     followers: tuple[Follower, ...]
@@ -96,6 +98,7 @@ def section(report: Report, explained: Explained, anchor: str, cluster: str) -> 
         name=facts.name,
         cluster=cluster,
         severity=_severity([one.verdict.severity for one in bad] + [one.severity for one in facts.findings]),
+        starts=tuple(f"Broker {one.broker_id}: {replica_start(one)}." for one in explained.starts),
         offline=tuple(_offline(facts)),
         hanging=hanging_of(facts),
         followers=tuple(_follower(one, choices_text.weighed(facts)) for one in bad),

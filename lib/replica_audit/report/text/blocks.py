@@ -76,7 +76,7 @@ Block = Notes | Grid
 
 def blocks(report: Report) -> Iterator[Block]:
     """The summary from the top; `ending` comes after it."""
-    yield from _brokers(report)
+    yield from broker_notes(report)
     news = history.news_lines(report)
     if news:
         yield Notes(title=history.news_title(report), lines=news, severity=next(iter(report.new_findings), ""))
@@ -103,7 +103,7 @@ def blocks(report: Report) -> Iterator[Block]:
         yield _candidates(report)
 
 
-def _brokers(report: Report) -> Iterator[Notes]:
+def broker_notes(report: Report) -> Iterator[Notes]:
     """Whether each broker may be started; of several clusters those where one may not, and how many others there are."""
     found = [(cluster, [one for one in report.broker_starts if one.cluster_id == cluster.cluster_id]) for cluster in report.clusters]
     found = [(cluster, starts) for cluster, starts in found if starts]
