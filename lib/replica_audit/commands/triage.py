@@ -125,7 +125,7 @@ def _triaged(given: argparse.Namespace, settings: Settings, known: Acknowledgeme
         show(brokers_text.render(asked_broker))
     else:
         show("\n")
-        named = {"--html": given.html, "--plan": given.plan, "--salvage": given.salvage, "--what-if-leaders": given.what_if_leaders}
+        named = {"--html": given.html, "--plan": given.plan, "--salvage": given.salvage, "--what-if-leaders": settings.what_if_leaders}
         show_report(report, [flag for flag, value in named.items() if value])
     saved = _saved(given, run) if given.salvage else 0
     _write(given, run, report)
