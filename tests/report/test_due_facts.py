@@ -87,10 +87,9 @@ def _offline(draw: st.DrawFn) -> dict[str, Any]:
         | {
             "candidate_id": broker,
             "rank": rank,
-            "in_isr": draw(st.booleans()),
+            "in_isr": False,
             "reason": "",
             "election": draw(st.sampled_from(["clean", "unclean", None])),
-            "stopped_cleanly": draw(FLAG),
             **{name: draw(SOME) for name in ("unread_replicas", "lost_records", "lost_committed")},
         }
         for broker, rank in enumerate(ranks, 1)
@@ -176,23 +175,3 @@ def test_what_is_left_out_is_as_if_it_were_not_there(
     rows = {"replica_verdicts": verdicts, "findings": offline, "consumer_impacts": groups}
     left = {name: [row for row in of if (row["topic"], row["partition"]) not in places] for name, of in rows.items()}
     assert due_facts(_run(**rows), "c", known) == due_facts(_run(**left), "c")
-
-
-@pytest.mark.parametrize(
-    ("in_isr", "stopped_cleanly", "said"),
-    [
-        (True, False, "it is then elected cleanly"),
-        (False, None, "it is then elected cleanly"),
-        (False, False, "an unclean election of broker 2 is the best choice"),
-    ],
-    ids=["in the ISR", "in the ELR", "in the ELR, crashed"],
-)
-def test_a_broker_that_crashed_is_not_elected_from_the_elr(in_isr: bool, stopped_cleanly: bool | None, said: str) -> None:
-    best = {name: None for name in ElectionChoice.__slots__} | {"candidate_id": 2, "rank": 1, "election": "clean", "reason": ""}
-    best |= {"in_isr": in_isr, "stopped_cleanly": stopped_cleanly}
-    nobody = {"code": "offline_partition", "severity": "error", "status": "new", "summary": "", "candidates": [best]}
-    run = _run(findings=[{"topic": "t", "partition": 0} | nobody])
-    found = due_facts(run, "c")
-    assert found == due_of(recovery_of(run, "c"))
-    (told,) = decisions(found)
-    assert said in told.text

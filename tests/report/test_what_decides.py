@@ -52,11 +52,11 @@ def test_a_leader_that_cannot_be_read_is_the_only_error(
 
 def test_it_is_explained_next_though_a_warning_comes_before_it(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(root / "broker-1" / "data-0" / "c-none-0")  # a leader that was not copied
-    assert "--partition c-none-0 explains the worst finding" in triaged(root, capsys, 3)
+    assert "--partition c-none-0\n    explains the worst finding" in triaged(root, capsys, 3)
     garble_checkpoint(root / LEADER)
     shown = triaged(root, capsys, 1)
     assert "c-none-0" in shown
-    assert "--partition wide-3 explains the worst finding" in shown
+    assert "--partition wide-3\n    explains the worst finding" in shown
 
 
 def test_other_findings_that_are_no_verdict_have_their_severity(capsys: pytest.CaptureFixture[str]) -> None:

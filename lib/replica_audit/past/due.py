@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 from replica_audit.past.run import PastRun
 from replica_audit.past.unconfirmed import missing_part, still_open
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW
-from replica_audit.protocol.verdict.partition_findings import ElectionType, PartitionCode
+from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.recovery.facts import PartitionKey
 from replica_audit.report.facts.due_facts import NAMED, STOPPED, UNKNOWN, DueElection, DueFacts, DueGroups, DuePartitions, KnownSum
@@ -108,7 +108,7 @@ def _offline(run: PastRun, own: ds.Expression) -> pa.Table:
     of, choices = of.filter(is_best), choices.filter(is_best)
     place = pc.index_in(pa.array(np.arange(found.num_rows), of.type), value_set=of)
     made = found.drop_columns(["candidates"])
-    for name in ("candidate_id", "election", "unread_replicas", "in_isr", "stopped_cleanly", *_SUMS):
+    for name in ("candidate_id", "election", "unread_replicas", *_SUMS):
         made = made.append_column(_SUMS.get(name, name), pc.struct_field(choices, name).take(place))
     return made
 
@@ -119,9 +119,7 @@ def _elections(offline: pa.Table) -> Sequence[DueElection]:
     all_stopped = pc.all(pc.fill_null(offline["cluster_stopped"], False)).as_py()  # else it matters who is started first
     is_unread = pc.greater(pc.fill_null(offline["unread_replicas"], 0), 0)
     is_unknown = is_unread if all_stopped else pc.or_(pc.is_null(offline["candidate_id"]), is_unread)
-    crashed = pc.and_(pc.fill_null(pc.invert(offline["stopped_cleanly"]), False), pc.fill_null(pc.invert(offline["in_isr"]), False))
-    election = pc.if_else(crashed, str(ElectionType.UNCLEAN), pc.fill_null(offline["election"], str(None)))
-    elected = STOPPED if all_stopped else election
+    elected = STOPPED if all_stopped else pc.fill_null(offline["election"], str(None))
     known = offline.append_column("how", pc.if_else(is_unknown, UNKNOWN, elected))
     leads = pc.if_else(is_unknown, None, known["candidate_id"])
     known = known.append_column("leads", pc.if_else(pc.equal(known["how"], STOPPED), None, leads))

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts
 from replica_audit.recovery.still_open import NOTHING_OPEN, MissingPart, StillOpen
@@ -131,20 +130,13 @@ def _best(one: RunFinding) -> ElectionChoice | None:
     return next((choice for choice in one.candidates or () if choice.rank == 1), None)
 
 
-def _election(best: ElectionChoice | None) -> str:
-    """How a replica is elected; a broker that crashed has left the ELR by the time it registers."""
-    if best is not None and not best.in_isr and best.stopped_cleanly is False:
-        return str(ElectionType.UNCLEAN)
-    return str(best and best.election)
-
-
 def _elections(facts: RecoveryFacts) -> Iterable[DueElection]:
     found: dict[tuple[str, int | None], list[tuple[PartitionKey, ElectionChoice | None]]] = {}
     all_stopped = all(one.cluster_stopped for one in facts.offline)  # else it matters who is started first
     for key, one in facts.leaderless.items():
         best = _best(one)
         is_unread = best is not None and bool(best.unread_replicas)
-        how = UNKNOWN if is_unread or (best is None and not all_stopped) else STOPPED if all_stopped else _election(best)
+        how = UNKNOWN if is_unread or (best is None and not all_stopped) else STOPPED if all_stopped else str(best and best.election)
         found.setdefault((how, best.candidate_id if best and how not in (STOPPED, UNKNOWN) else None), []).append((key, best))
     for (how, broker), rows in sorted(found.items(), key=lambda item: (item[0][0], item[0][1] or 0)):
         records, committed = (sum(getattr(best, name) or 0 for _key, best in rows if best) for name in ("lost_records", "lost_committed"))
