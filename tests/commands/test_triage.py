@@ -78,9 +78,7 @@ def test_the_summary_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixt
     assert " ".join(summary.split()) == " ".join(kept.split()).replace(
         "see table leader_epochs", "--partition TOPIC-N lists those of a partition"
     )
-    assert ending.partition("\nNo tables")[2] == (
-        " are written and no earlier run is compared; `audit` does both.\nExit code 1: there are findings at or above 'error'.\n"
-    )
+    assert ending.endswith("\nExit code 1: there are findings at or above 'error'.\n")
     assert "comparing 18 replicas" in told.err
     assert sorted(path for path in tmp_path.rglob("*")) == before, "nothing is written"
 

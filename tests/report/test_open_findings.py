@@ -44,8 +44,10 @@ def offline(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 class TestNobodyLeads:
     def test_it_comes_first(self, offline: Path) -> None:
-        """First what to decide, then the partitions."""
-        lines = text.render(shown(offline)).splitlines()
+        """First the brokers and what to decide, then the partitions."""
+        brokers, _, rest = text.render(shown(offline)).partition("\n\n")
+        assert brokers.startswith("Brokers\n  2  stopped  safe; it is to be elected, uncleanly")
+        lines = rest.splitlines()
         assert lines[0] == "What to decide, worst first"
         assert "jb-1" in " ".join(lines[1 : lines.index("")])
         first = lines.index("") + 1
