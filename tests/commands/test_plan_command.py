@@ -87,7 +87,7 @@ def test_summary_and_page_begin_with_what_to_decide(tmp_path: Path, capsys: pyte
     page = tmp_path / "page.html"
     assert cli.main(["triage", "--input", str(LOSS), "--html", str(page)]) == 1
     said = capsys.readouterr().out.strip()
-    assert said.startswith("What to decide, worst first\n")
+    assert said.startswith("Brokers\n") and said.partition("\n\n")[2].startswith("What to decide, worst first\n")
     assert "Committed records of 3 partitions are already truncated" in " ".join(said.split())
     assert page.read_text(encoding="utf-8").index("What to decide") < page.read_text(encoding="utf-8").index("<main")
     assert cli.main(["triage", "--input", str(CLEAN), "--html", str(page)]) == 0

@@ -40,7 +40,7 @@ def test_a_segment_that_cannot_be_read(root: Path, tmp_path: Path, broker: int) 
     segment.chmod(0)
     text, saved = planned(root, tmp_path / "plan")
     assert saved == [(str(FOLLOWER), f"billing-{number}") for number in range(3)], "that of billing-0, too"
-    assert f"neither starts nor stops broker {FOLLOWER}." in text
+    assert "neither starts nor stops broker" in text
     assert f"Wanted: the directory of `billing-0` on broker {broker}, copied again" in text
     assert f"# start broker {FOLLOWER}" not in text
 

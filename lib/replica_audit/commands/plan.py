@@ -30,7 +30,8 @@ Nothing is executed, no broker is asked, and only the tables are read: no logs, 
 _PLAN_EXIT = """\
 exit codes:
   0    written; for a cluster without findings the plan is empty and says so
-  2    wrong usage; no such run, or not complete; a table cannot be read, or the folder cannot be written
+  2    wrong usage; no such run, or not complete; a table cannot be read, or the folder cannot be written;
+       or the plan would break one of its own rules (docs/plan.md): it is not written
   130  interrupted; 143 by SIGTERM, 129 by SIGHUP
 
 examples:

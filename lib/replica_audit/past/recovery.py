@@ -20,6 +20,7 @@ from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.recovery.facts import ActedSetAside, PartitionKey, RecoveryFacts, ReplicaKey, keys_of
 from replica_audit.recovery.gone import without_gone
 from replica_audit.rows import (
+    BROKER_STARTS,
     CONSUMER_IMPACTS,
     FINDINGS,
     INPUT_ERRORS,
@@ -36,6 +37,7 @@ from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.replicas import ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import NO_CLUSTER, ReportedProblem
+from replica_audit.rows.starts import BrokerStart, StartOutcome
 from replica_audit.rows.transactions import OpenTransactionRow
 from replica_audit.rows.what_if import WhatIfLeader
 
@@ -116,6 +118,7 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         short_copies=frozenset(_found_now(run, own, (PartitionCode.ENDS_BELOW_HIGH_WATERMARK,))),
         never_fetch=frozenset(never_fetch),
         doubted=_rows(run, INPUT_ERRORS, ReportedProblem, own & (ds.field("code").isin(WHOSE_FILES) | _is_small_file())),
+        unknown_starts=_rows(run, BROKER_STARTS, BrokerStart, own & (ds.field("outcome") == str(StartOutcome.UNKNOWN))),
         kafka_version=next((row.kafka_version for row in run.runs if row.cluster_id == cluster_id), None),
         still_open=still_open(run, cluster_id),
         set_aside=tuple(ActedSetAside(**row) for row in run.read(FINDINGS, SET_ASIDE_COLUMNS, is_set_aside(own)).to_pylist()),

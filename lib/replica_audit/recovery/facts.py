@@ -15,6 +15,7 @@ from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.replicas import FollowerOnceCorrected, ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import ReportedProblem
+from replica_audit.rows.starts import BrokerStart
 from replica_audit.rows.transactions import OpenTransactionRow
 from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
 
@@ -74,6 +75,7 @@ class RecoveryFacts:
     hold what their leader does not, which this run could not check; `bad_ends`: one for each finding about the end of a replica's log;
     `short_copies` those of them whose copies end below their own high watermark; `never_fetch`: followers whose fetcher fails for ever.
     `doubted`: problems of the input that make it a guess whose files they are. `kafka_version`: the lowest of the brokers.
+    `unknown_starts`: brokers of which it is not known what their start does.
     """
 
     run_id: str
@@ -101,6 +103,7 @@ class RecoveryFacts:
     never_fetch: frozenset[ReplicaKey] = frozenset()
     doubted: tuple[ReportedProblem, ...] = ()
     kafka_version: str | None = None
+    unknown_starts: tuple[BrokerStart, ...] = ()
 
     @cached_property
     def replicas(self) -> dict[PartitionKey, list[ReplicaRole]]:

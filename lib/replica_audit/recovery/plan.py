@@ -12,7 +12,7 @@ from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey
 from replica_audit.recovery.gone import brokers_shown
 from replica_audit.recovery.invariants import refuse_defects
 from replica_audit.recovery.names import partition_shown
-from replica_audit.recovery.questions import Question, questions
+from replica_audit.recovery.questions import Question, questions, questions_about_brokers
 from replica_audit.recovery.rebuilds import rebuild_steps, rebuilds
 from replica_audit.recovery.replacing import replacing
 from replica_audit.recovery.starting import starts
@@ -31,6 +31,8 @@ from replica_audit.recovery.steps import (
     Presumption,
     Shows,
     Stage,
+    StartBroker,
+    StopBroker,
     TakeOut,
 )
 from replica_audit.recovery.truncations import FILE as TRUNCATIONS
@@ -63,6 +65,10 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy, decisions: Sequence[str] 
         _still_open(facts),
     ]
     parts.append(_preferred(facts, tools, waiting, away=frozenset() if replaced.steps else facts.gone))
+    done = {
+        action.broker for part in parts for step in part.steps for action in step.actions if isinstance(action, StartBroker | StopBroker)
+    }
+    asked = (*asked, *questions_about_brokers(facts, done | {broker for *_key, broker in waiting}))
     copied = _copying(facts, [step for part in parts for step in part.steps], waiting, tools)
     parts = [copied, PlanPart(steps=tuple(_asking(asked))), *parts]
     plan = Plan(
@@ -87,14 +93,14 @@ def _asking(asked: Sequence[Question]) -> Iterator[PlanStep]:
     if not asked:
         return
     keys = {replica[:2] for one in asked for replica in one.replicas}
-    brokers = sorted({replica[2] for one in asked for replica in one.replicas})
+    brokers = sorted({replica[2] for one in asked for replica in one.replicas} | {broker for one in asked for broker in one.brokers})
     yield PlanStep(
         stage=Stage.ASK,
-        title=f"Give what is missing of {count(len(keys), 'partition')}, then plan again",
-        actions=tuple(AskForInput(one.replicas, one.wanted) for one in asked),
+        title=f"Give what is missing of {count(len(keys), 'partition') if keys else brokers_shown(brokers)}, then plan again",
+        actions=tuple(AskForInput(one.replicas, one.wanted, one.brokers) for one in asked),
         reasons=(
             f"Until then this plan does nothing with these replicas, and neither starts nor stops {brokers_shown(brokers)}.",
-            *(f"{_some(_named(one.replicas))}: {one.why}. Wanted: {one.wanted}." for one in asked[:_MOST]),
+            *(f"{_some(_named(one.replicas)) or brokers_shown(one.brokers)}: {one.why}. Wanted: {one.wanted}." for one in asked[:_MOST]),
             *([f"and {len(asked) - _MOST} more."] if len(asked) > _MOST else []),
         ),
         commands=("# add it to the input, audit again, and plan again into a new folder",),

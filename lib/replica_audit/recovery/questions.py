@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from replica_audit.errors import visible
@@ -21,6 +21,7 @@ class Question:
     replicas: tuple[ReplicaKey, ...]
     wanted: str
     why: str
+    brokers: tuple[int, ...] = ()
 
 
 def questions(facts: RecoveryFacts) -> tuple[Question, ...]:
@@ -35,6 +36,15 @@ def questions(facts: RecoveryFacts) -> tuple[Question, ...]:
 def unknown_replicas(facts: RecoveryFacts) -> frozenset[ReplicaKey]:
     """The replicas that wait for an answer: their brokers are not started, nor stopped, before it is there."""
     return frozenset(replica for one in questions(facts) for replica in one.replicas)
+
+
+def questions_about_brokers(facts: RecoveryFacts, known: Collection[int]) -> Iterator[Question]:
+    """Of brokers whose start is not known to be safe, besides those that are asked about, or that the plan knows what to do with."""
+    for one in facts.unknown_starts:
+        if one.broker_id not in known and one.broker_id not in facts.gone:
+            of = f" ({', '.join(map(plain, one.partitions))})" if one.partitions else ""
+            wanted = f"the folder of broker {one.broker_id}, copied again and given once"
+            yield Question(replicas=(), brokers=(one.broker_id,), wanted=wanted, why=f"{', '.join(one.because)}{of}")
 
 
 def _all(facts: RecoveryFacts) -> Iterator[tuple[ReplicaKey, str, str]]:

@@ -75,6 +75,7 @@ class State:
     isr: dict[PartitionKey, set[int]]
     copied: set[ReplicaKey] = field(default_factory=set)
     asked: set[ReplicaKey] = field(default_factory=set)
+    asked_brokers: set[int] = field(default_factory=set)
     corrected: set[ReplicaKey] = field(default_factory=set)
     absent: set[ReplicaKey] = field(default_factory=set)
     stuck: set[ReplicaKey] = field(default_factory=set)
@@ -128,8 +129,9 @@ def _note(state: State, action: Action) -> None:
     match action:
         case Copy(replicas):
             state.copied.update(replicas)
-        case AskForInput(replicas):
+        case AskForInput(replicas, _wanted, brokers):
             state.asked.update(replicas)
+            state.asked_brokers.update(brokers)
         case CorrectFile(replica):
             state.corrected.add(replica)
         case WaitForIsr(brokers):
@@ -297,8 +299,8 @@ def _is_noted(state: State, action: Action) -> bool:
     match action:
         case Copy(replicas):
             return state.copied >= set(replicas)
-        case AskForInput(replicas):
-            return state.asked >= set(replicas)
+        case AskForInput(replicas, _wanted, brokers):
+            return state.asked >= set(replicas) and state.asked_brokers >= set(brokers)
         case EndTransaction(key, producer, first_offset):
             return (key, producer, first_offset) in state.ended
         case ResetGroup(group, key):

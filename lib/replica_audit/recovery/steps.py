@@ -39,10 +39,14 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class AskForInput:
-    """Stop here for these replicas, of which something that decides is not known, until `wanted` was given and planned again."""
+    """Stop here for these replicas, of which something that decides is not known, until `wanted` was given and planned again.
+
+    `brokers`: those of which it is asked as a whole.
+    """
 
     replicas: tuple[ReplicaKey, ...]
     wanted: str
+    brokers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
