@@ -83,7 +83,7 @@ def test_the_place_in_the_assignment_and_min_isr_are_kept(tmp_path: Path) -> Non
         assert str(role.unclean_leader_election).lower() == configs[role.topic]["unclean.leader.election.enable"]
 
 
-def test_summary_and_page_begin_with_what_to_decide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_summary_and_page_begin_with_brokers_and_what_to_decide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
     assert cli.main(["triage", "--input", str(LOSS), "--html", str(page)]) == 1
     said = capsys.readouterr().out.strip()
