@@ -35,9 +35,9 @@ def order_of(facts: RecoveryFacts, waiting: Collection[ReplicaKey] = ()) -> Star
     return start_order([(one, best, facts.replicas.get(key_of(one), ())) for one, best in accepted])
 
 
-def leaders_by_plan(facts: RecoveryFacts) -> dict[PartitionKey, ElectionChoice]:
+def leaders_by_plan(facts: RecoveryFacts, waiting: Collection[ReplicaKey] = ()) -> dict[PartitionKey, ElectionChoice]:
     """Who leads each offline partition once the plan was done; those that stay offline, or lose nothing by any start, are not there."""
-    order = order_of(facts)
+    order = order_of(facts, waiting)
     crossed = {key_of(one.partition): one.instead for one in order.crossed if one.instead is not None}
     return {key_of(one.partition): one.choice for one in order.leaders} | crossed
 

@@ -83,7 +83,7 @@ def starts(facts: RecoveryFacts, waiting: frozenset[ReplicaKey], rebuilt: Collec
             return Starts(part=PlanPart(steps=tuple(_all_stopped(facts)), refusals=tuple(refusals)))
         facts = replace(facts, offline=tuple(replace(one, cluster_stopped=False) for one in facts.offline))
     order = order_of(facts, waiting)
-    planned = leaders_by_plan(facts)
+    planned = leaders_by_plan(facts, waiting)
     assigned = {role.broker_id for key in planned for role in facts.replicas.get(key, ())}
     cut = {replica[2] for replica in _cut_when_started(facts)}
     stopped = {broker for *_key, broker in rebuilt if facts.is_stopped(broker) is not False}
