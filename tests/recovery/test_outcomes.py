@@ -107,6 +107,11 @@ def test_findings(code: str, known: dict[str, Any], expected: StartBecause) -> N
     assert (start.because, start.outcome) == ((expected,), OUTCOME_OF[expected])
 
 
+def test_what_is_set_aside_and_fetched_again_is_safe() -> None:
+    harmless = finding(PartitionCode.WILL_BECOME_STRAY, is_certain=True, severity="warning")
+    assert started(verdicts=[verdict(Verdict.LAGGING)], found=[harmless]) == {}
+
+
 def test_the_only_copy_is_not_set_aside_uncopied() -> None:
     alone = row(SetAsideLog, held_alone_offsets=7)
     start = started(

@@ -38,6 +38,7 @@ _OF_FINDINGS: Mapping[str, StartBecause] = {
     PartitionCode.ENDS_BELOW_HIGH_WATERMARK: StartBecause.SHORT_COPY,
     PartitionCode.FETCH_FAILS_FOREVER: StartBecause.CANNOT_FOLLOW,
 }
+_LOUD = (Severity.CRITICAL, Severity.ERROR)
 _CLEAN = (Verdict.IDENTICAL, Verdict.LAGGING, Verdict.CONSISTENT)
 
 
@@ -160,8 +161,10 @@ def _of_findings(found: Collection[FoundFinding]) -> Iterator[StartBecause]:
     for one in found:
         if one.code in _OF_FINDINGS:
             yield _OF_FINDINGS[one.code]
-        elif one.code == PartitionCode.WILL_BECOME_STRAY:
-            yield StartBecause.BECOMES_STRAY if one.is_certain else StartBecause.MAY_BECOME_STRAY
+        elif one.code == PartitionCode.WILL_BECOME_STRAY and not one.is_certain:
+            yield StartBecause.MAY_BECOME_STRAY
+        elif one.code == PartitionCode.WILL_BECOME_STRAY and one.severity in _LOUD:  # else it fetches all of it again
+            yield StartBecause.BECOMES_STRAY
         elif one.code == Verdict.UNREADABLE and one.about == "leader":
             yield StartBecause.LEADER_DAMAGED
 
