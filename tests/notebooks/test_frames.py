@@ -49,10 +49,22 @@ def plain(value: Any) -> Any:
     return None if value is None or value is pd.NA or value is pd.NaT else value.item() if hasattr(value, "item") else value
 
 
+MAPS = ("verdict_counts", "versions", "removed_committed_offsets", "lost_committed_offsets", "table_rows", "outcomes", "because")
+
+
 def comparable(found: list[Row]) -> list[str]:
     def told(name: str, value: Any) -> Any:
-        if name in ("verdict_counts", "versions", "removed_committed_offsets", "lost_committed_offsets", "table_rows"):
-            return sorted(dict(value).items()) if value is not None else None
+        if name in (
+            "verdict_counts",
+            "versions",
+            "removed_committed_offsets",
+            "lost_committed_offsets",
+            "table_rows",
+            "outcomes",
+            "because",
+        ):
+            is_map = value is not None and (isinstance(value, dict) or all(isinstance(pair, (list, tuple)) for pair in value))
+            return sorted(dict(value).items()) if is_map else plain(value)
         if name == "run_date":
             return str(value)[:10]
         return value.isoformat() if hasattr(value, "isoformat") and value is not pd.NaT else plain(value)

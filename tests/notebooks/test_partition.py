@@ -48,7 +48,7 @@ def test_it_prints_what_the_command_prints(
     printed = capsys.readouterr().out
     only = [] if follower is None else ["--follower", str(follower)]
     options = ["--warehouse", str(nights / "warehouse"), "--run-id", RUNS[1], "--partition", name, *only]
-    assert cli.main(["explain", *options]) == 0
+    assert cli.main(["explain", "--protocols", *options]) == 0
     assert printed == capsys.readouterr().out != ""
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from replica_audit.config import Settings
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica_state import ReplicaState
@@ -145,7 +146,7 @@ class Cluster:
         for broker, disk in self.disks.items():
             self._write(home / f"broker-{broker}" / "data-0", broker, disk, version, up=broker in up)
         (home / log_dir.CLUSTER_METADATA).write_text(json.dumps(self._metadata(version, up)), encoding="utf-8")
-        found = Audited(in_process.audit(home))
+        found = Audited(in_process.audit(home, settings=Settings(detail="all")))
         assert not found.tables["problems"]
         assert tuple(row["code"] for row in found.tables["input_errors"]) == self.problems
         assert {row["protocol"] for row in found.tables["truncation_points"] if row["applies"]} <= {str(protocol)}

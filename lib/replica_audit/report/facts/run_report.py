@@ -12,6 +12,7 @@ from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
 from replica_audit.report.facts.acknowledged_findings import AcknowledgedGroup
 from replica_audit.report.facts.doubts import NO_DOUBTS, Doubts
 from replica_audit.report.facts.exit_code import compared_followers
+from replica_audit.rows.columns import hints_of
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.pairs import ReplicaVerdict
@@ -204,6 +205,7 @@ class Report:
         rows = {
             "impacts": [{"cluster_id": one.cluster_id, **_columns(one.row, _OF_IMPACT)} for one in self.impacts],
             "candidates": [{"cluster_id": one.cluster_id, **_columns(one.row, _OF_CHOICE)} for one in self.candidates],
+            "broker_starts": [_columns(one, _OF_BROKER) for one in self.broker_starts],
             "problems": [_columns(one, _OF_PROBLEM) for one in self.problems],
             "newest": [_columns(one, _OF_FINDING) | {"hanging": None} for one in self.newest],
             "not_confirmed": [
@@ -260,6 +262,9 @@ _OF_FINDING = (
     "hanging",
     "last_seen_run_id",
 )
+
+
+_OF_BROKER = tuple(name for name in hints_of(BrokerStart) if name != "run_id")
 
 
 def _columns(row: Any, names: Sequence[str]) -> dict[str, Any]:
