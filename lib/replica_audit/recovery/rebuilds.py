@@ -55,7 +55,8 @@ def _ill(facts: RecoveryFacts) -> Iterator[tuple[ReplicaKey, str]]:
     for verdict in facts.verdicts:
         replica, kind = (*verdict.key, verdict.follower_id), Verdict(verdict.verdict)
         settled = replica in facts.corrected or replica in facts.healed_by_leader
-        if kind in (*_REBUILT, *_UNDECIDED) and not settled and verdict.key not in facts.leaderless and not verdict.already_truncated:
+        is_over = verdict.already_truncated and kind not in _REBUILT  # what stays diverged once it is truncated, stays so
+        if kind in (*_REBUILT, *_UNDECIDED) and not settled and verdict.key not in facts.leaderless and not is_over:
             yield replica, verdict.verdict
     for replica in sorted(facts.never_fetch):
         known = facts.verdict_of.get(replica)
