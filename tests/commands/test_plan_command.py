@@ -62,6 +62,17 @@ def test_a_folder_that_is_not_empty_is_refused_before_anything_is_read(tmp_path:
     assert (tmp_path / "plan" / "PLAN.md").read_text() == "mine"
 
 
+def test_a_folder_in_which_every_user_may_rename_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    for given in (shared, shared / "plan"):
+        assert cli.main(["triage", "--input", str(LOSS), "--plan", str(given)]) == 2
+        assert "every user may write to it" in capsys.readouterr().err
+    shared.chmod(0o1777)
+    assert cli.main(["triage", "--input", str(LOSS), "--plan", str(shared / "plan")]) == 1
+
+
 def test_the_place_in_the_assignment_and_min_isr_are_kept(tmp_path: Path) -> None:
     """An unclean election takes the first of the assignment that runs: the order is that of the metadata, not of ids."""
     root = tmp_path / "cluster"

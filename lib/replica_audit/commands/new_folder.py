@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from replica_audit.errors import OutputError, UsageError
-from replica_audit.own_folder import open_no_link, open_own_folder
+from replica_audit.own_folder import open_no_link, open_own_folder, refuse_shared
 
 _REMEDY = "give a new or empty folder, in a place that can be written"
 
@@ -17,7 +17,7 @@ def check_folder(flag: str, folder: Path | None) -> None:
     """Fail before the work, not after it.
 
     Raises:
-        UsageError: `write_folder` could not write there; nothing was made.
+        UsageError: `write_folder` could not write there, or others could replace what it writes; nothing was made.
     """
     if folder is None:
         return
@@ -32,6 +32,7 @@ def check_folder(flag: str, folder: Path | None) -> None:
             target = folder.absolute().parent
         if not target.is_dir() or not os.access(target, os.W_OK):
             raise UsageError(f"{flag} {folder}: cannot be made; {_REMEDY}")
+        refuse_shared(f"{flag} {folder}" if target == folder else f"{flag} {folder}: its folder", target)
     except OSError as error:
         raise UsageError(f"{flag} {folder}: {error.strerror}; {_REMEDY}") from None
 
