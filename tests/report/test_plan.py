@@ -500,7 +500,6 @@ def test_decisions_are_worst_first_and_there_are_none_of_a_clean_cluster() -> No
         ),
         groups=(group("g", "w", 9, 3),),
         transactions=(transaction("w"),),
-        inconclusive=2,
     )
     made = decisions(due_of(found))
     assert [one.urgency for one in made] == sorted(one.urgency for one in made)

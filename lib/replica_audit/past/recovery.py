@@ -12,12 +12,11 @@ from replica_audit.errors import UsageError
 from replica_audit.formats.log_dir.names import OFFSET_CHECKPOINTS
 from replica_audit.model import NOT_OPENED
 from replica_audit.past.run import PastRun
-from replica_audit.past.set_aside import SET_ASIDE_COLUMNS, is_set_aside
 from replica_audit.past.unconfirmed import missing_part, still_open
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import BAD_ENDS, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
-from replica_audit.recovery.facts import ActedSetAside, PartitionKey, RecoveryFacts, ReplicaKey, keys_of
+from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, keys_of
 from replica_audit.recovery.gone import without_gone
 from replica_audit.rows import (
     BROKER_STARTS,
@@ -97,7 +96,6 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         | _keys_on(run, own, gone)
     )
     logs = _of(keys, _rows(run, REPLICA_LOGS, ReplicaLog, own & _topics(keys))) if keys else ()
-    inconclusive = run.counts(REPLICA_VERDICTS, ["verdict"], own & (ds.field("verdict") == str(Verdict.INCONCLUSIVE)))
     facts = RecoveryFacts(
         run_id=run.run_id,
         cluster_id=cluster_id,
@@ -108,8 +106,6 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         groups=tuple(sorted(groups, key=lambda one: (one.group_id, one.topic, one.partition))),
         candidates=_candidates(run, own, keys_of(offline) | keys_of(verdicts)) if offline or verdicts else (),
         transactions=tuple(sorted(transactions, key=lambda one: (one.topic, one.partition, one.first_offset))),
-        inconclusive=sum(inconclusive.values()),
-        problems=sum(run.counts(INPUT_ERRORS, ["cluster_id"], own).values()),
         brokers=_brokers(run, own) if gone else frozenset(),
         protocol=next((row.protocol for row in run.runs if row.cluster_id == cluster_id), None),
         not_read=_not_read(run, own, [log for log in logs if log.unreadable_reason is not None]),
@@ -121,7 +117,6 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         unknown_starts=_rows(run, BROKER_STARTS, BrokerStart, own & (ds.field("outcome") == str(StartOutcome.UNKNOWN))),
         kafka_version=next((row.kafka_version for row in run.runs if row.cluster_id == cluster_id), None),
         still_open=still_open(run, cluster_id),
-        set_aside=tuple(ActedSetAside(**row) for row in run.read(FINDINGS, SET_ASIDE_COLUMNS, is_set_aside(own)).to_pylist()),
         missing=missing_part(run, cluster_id),
     )
     return without_gone(facts, gone)

@@ -52,11 +52,6 @@ class Tools:
         return cls(known or (_NEWEST if protocol in (None, Protocol.TRUNCATE_ON_FETCH) else _OLD))
 
     @property
-    def needs_zookeeper(self) -> bool:
-        """Whether some of the lines have `$ZOOKEEPER` in them."""
-        return self.version < (2, 6)
-
-    @property
     def elects(self) -> bool:
         """Whether there is a tool for unclean elections."""
         return self.version >= (2, 4)

@@ -35,13 +35,17 @@ def will_be_cut(verdict: ReplicaVerdict) -> bool:
     return is_cut and differs and is_open and verdict.lost_offsets != 0
 
 
+def is_emptied(verdict: ReplicaVerdict) -> bool:
+    """Whether a follower ends below its leader's log start and starts again with an empty log: whether the leader held that is unknown."""
+    return verdict.cause == Cause.NO_COMMON_RANGE and verdict.restart_offset is not None
+
+
 def known_cut(verdict: ReplicaVerdict) -> bool:
     """Whether a follower, once it runs, removes records that its leader does not hold, and how many is known.
 
     Besides `will_be_cut` one that the leader's retention makes empty its log: nothing can be compared, but what it removes is certain.
     """
-    restarts = verdict.restart_offset is not None and verdict.removed_records is not None and verdict.cause == Cause.NO_COMMON_RANGE
-    return will_be_cut(verdict) or (restarts and not verdict.already_truncated and verdict.removed_records != 0)
+    return will_be_cut(verdict) or (is_emptied(verdict) and not verdict.already_truncated and verdict.removed_records not in (None, 0))
 
 
 def may_hold_more(verdict: ReplicaVerdict) -> bool:
@@ -50,32 +54,55 @@ def may_hold_more(verdict: ReplicaVerdict) -> bool:
     return differs and not verdict.already_truncated
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActedSetAside:
-    """A log that its broker sets aside when it starts. Columns of `findings`."""
+def as_cut(verdict: ReplicaVerdict) -> FollowerCut:
+    """The truncation of a verdict, as `what_if_leaders` has those of candidates."""
+    names = ("truncation_offset", "restart_offset", "divergence_offset", "removed_offsets", "removed_records", "removed_bytes")
+    return FollowerCut(
+        broker_id=verdict.follower_id,
+        **{name: getattr(verdict, name) for name in names},
+        removed_committed=verdict.removed_committed,
+        catches_up=True,
+        still_diverged=False,
+    )
 
-    topic: str
-    partition: int
-    broker_id: int
 
-    @property
-    def key(self) -> PartitionKey:
-        """Its partition."""
-        return self.topic, self.partition
+def unknown_cut(
+    broker: int, truncation_offset: int | None = None, restart_offset: int | None = None, divergence_offset: int | None = None
+) -> FollowerCut:
+    """A truncation of which it is not known how much it removes."""
+    return FollowerCut(
+        broker_id=broker,
+        truncation_offset=truncation_offset,
+        restart_offset=restart_offset,
+        divergence_offset=divergence_offset,
+        removed_offsets=None,
+        removed_records=None,
+        removed_bytes=None,
+        removed_committed=None,
+        catches_up=True,
+        still_diverged=False,
+    )
+
+
+def cut_as_corrected(corrected: FollowerOnceCorrected, verdict: ReplicaVerdict | None) -> FollowerCut:
+    """What a replica truncates with the corrected files; how much is known only if it is cut there without them, too."""
+    offsets = corrected.truncation_offset, corrected.restart_offset
+    if verdict is not None and (verdict.truncation_offset, verdict.restart_offset) == offsets:
+        return as_cut(verdict)
+    return unknown_cut(corrected.follower_id, *offsets, None if verdict is None else verdict.divergence_offset)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryFacts:
     """One cluster of a run. `verdicts` are those that are findings; `logs` and `roles` those of partitions that have any of the rest.
 
-    `candidates` are of partitions without a leader. `inconclusive` counts the followers that could not be compared, `problems` the rows of
-    `input_errors`. `brokers` are all of the cluster, where some of them are `gone`: those that an operator says will never come back.
-    `cut_copies`: verdicts on replicas of these, whose copies hold what their leaders do not. `protocol`: the cluster's truncation rule.
-    `not_read`: unreadable replicas of which the audit could not read a file, or the directory; `had_a_tail`: those that by an earlier run
-    hold what their leader does not, which this run could not check; `bad_ends`: one for each finding about the end of a replica's log;
-    `short_copies` those of them whose copies end below their own high watermark; `never_fetch`: followers whose fetcher fails for ever.
-    `doubted`: problems of the input that make it a guess whose files they are. `kafka_version`: the lowest of the brokers.
-    `unknown_starts`: brokers of which it is not known what their start does.
+    `candidates` are of partitions without a leader. `brokers` are all of the cluster, where some of them are `gone`: those that an operator
+    says will never come back. `cut_copies`: verdicts on replicas of these, whose copies hold what their leaders do not. `protocol`: the
+    cluster's truncation rule. `not_read`: unreadable replicas of which the audit could not read a file, or the directory; `had_a_tail`:
+    those that by an earlier run hold what their leader does not, which this run could not check; `bad_ends`: one for each finding about the
+    end of a replica's log; `short_copies` those of them whose copies end below their own high watermark; `never_fetch`: followers whose
+    fetcher fails forever. `doubted`: problems of the input that make it a guess whose files they are. `kafka_version`: the lowest of the
+    brokers. `unknown_starts`: brokers of which it is not known what their start does.
     """
 
     run_id: str
@@ -87,8 +114,6 @@ class RecoveryFacts:
     groups: tuple[ConsumerImpact, ...] = ()
     transactions: tuple[OpenTransactionRow, ...] = ()
     candidates: tuple[WhatIfLeader, ...] = ()
-    inconclusive: int = 0
-    problems: int = 0
     brokers: frozenset[int] = frozenset()
     gone: frozenset[int] = frozenset()
     cut_copies: tuple[ReplicaVerdict, ...] = ()
@@ -97,7 +122,6 @@ class RecoveryFacts:
     had_a_tail: frozenset[ReplicaKey] = frozenset()
     bad_ends: tuple[ReplicaKey, ...] = ()
     still_open: StillOpen = NOTHING_OPEN
-    set_aside: tuple[ActedSetAside, ...] = ()
     missing: MissingPart | None = None
     short_copies: frozenset[ReplicaKey] = frozenset()
     never_fetch: frozenset[ReplicaKey] = frozenset()
@@ -163,6 +187,11 @@ class RecoveryFacts:
             if may_hold_more(verdict) and replica in self._once_leader_corrected:
                 found[replica] = self._once_leader_corrected[replica]
         return {replica: one for replica, one in found.items() if one.is_cut}
+
+    @cached_property
+    def settled(self) -> frozenset[ReplicaKey]:
+        """Replicas of which a replay with the corrected files says what they do."""
+        return self.corrected | self.healed_by_leader.keys() | self.cut_once_corrected.keys()
 
     @cached_property
     def verdict_of(self) -> dict[ReplicaKey, ReplicaVerdict]:

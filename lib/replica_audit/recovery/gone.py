@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from replica_audit.errors import UsageError
-from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, will_be_cut
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.replicas import ReplicaRole
@@ -37,7 +36,6 @@ def without_gone(facts: RecoveryFacts, gone: Collection[int]) -> RecoveryFacts:
         return facts
     _check(facts, frozenset(gone))
     verdicts = [one for one in facts.verdicts if one.follower_id not in gone]
-    dropped = [one for one in facts.verdicts if one.follower_id in gone and one.verdict == Verdict.INCONCLUSIVE]
     return replace(
         facts,
         gone=frozenset(gone),
@@ -47,7 +45,6 @@ def without_gone(facts: RecoveryFacts, gone: Collection[int]) -> RecoveryFacts:
         logs=tuple(
             replace(log, corrected_checkpoint=None, not_corrected_because=None) if log.broker_id in gone else log for log in facts.logs
         ),
-        inconclusive=facts.inconclusive - len(dropped),
     )
 
 

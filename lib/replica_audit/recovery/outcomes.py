@@ -15,15 +15,15 @@ from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
 from replica_audit.protocol.verdict.acknowledgement import AckState
 from replica_audit.protocol.verdict.partition_findings import ElectionType, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
-from replica_audit.rows.codes import Cause
+from replica_audit.recovery.facts import is_emptied, will_be_cut
+from replica_audit.recovery.start_order import electable_brokers, price_of
 from replica_audit.rows.findings import FoundFinding
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.replicas import ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import ReportedProblem
-from replica_audit.rows.starts import OUTCOME_OF, ReplicaStart, StartBecause, StartOutcome
+from replica_audit.rows.starts import OUTCOME_OF, WORST, ReplicaStart, StartBecause, StartOutcome
 from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
 
-WORST = {outcome: rank for rank, outcome in enumerate(StartOutcome)}
 _OF_VERDICTS: Mapping[str, StartBecause] = {
     Verdict.LOG_MATCHING_VIOLATION: StartBecause.STAYS_DIVERGED,
     Verdict.CANNOT_REJOIN: StartBecause.CANNOT_FOLLOW,
@@ -95,13 +95,11 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
     found = [one for one in rows.found if one.broker_id == broker]
     reasons = {*_of_log(rows, broker, verdict), *_of_findings(found)}
     loss, leader_id, election = _NOTHING, _leader_of(rows, verdict), None
-    if offline is None and verdict is not None:
+    if offline is None and verdict is not None:  # else it leads, or is the only one
         is_final = _is_stopped(rows, broker)
         reasons |= set(_under_leader(verdict, is_final=is_final))
-        loss = _cut(verdict) if truncates_alone(verdict) or StartBecause.EMPTIES in reasons else _NOTHING
-    elif offline is None:
-        pass  # it leads, or is the only one
-    else:
+        loss = _cut(verdict) if _truncates_alone(verdict) or StartBecause.EMPTIES in reasons else _NOTHING
+    elif offline is not None:
         best = next((one for one in rows.choices if one.rank == 1), None)
         leader_id = None if best is None else best.candidate_id
         led = _without_leader(rows, broker, best, offline)
@@ -185,21 +183,12 @@ def _under_leader(verdict: ReplicaVerdict, *, is_final: bool) -> Iterator[StartB
         yield StartBecause.LEADER_GUESSED
     if verdict.keys_may_differ:
         yield StartBecause.NOT_COMPARED
-    if truncates_alone(verdict):
+    if _truncates_alone(verdict):
         yield StartBecause.TRUNCATES
 
 
-def is_emptied(verdict: ReplicaVerdict) -> bool:
-    """Whether a follower ends below its leader's log start, and gives its whole log up: no copy tells whether that is retention's."""
-    return verdict.cause == Cause.NO_COMMON_RANGE and verdict.restart_offset is not None
-
-
-def truncates_alone(verdict: ReplicaVerdict) -> bool:
-    """Whether a follower truncates records that are still on its disk, and that its leader does not hold, or may not."""
-    is_cut = verdict.truncation_offset is not None or verdict.restart_offset is not None
-    differs = verdict.divergence_offset is not None or verdict.verdict in (Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS)
-    is_compared = verdict.verdict not in (Verdict.INCONCLUSIVE, *_CLEAN)
-    return is_cut and differs and is_compared and not verdict.already_truncated and verdict.lost_offsets != 0
+def _truncates_alone(verdict: ReplicaVerdict) -> bool:
+    return will_be_cut(verdict) and verdict.verdict not in _CLEAN
 
 
 def _cut(verdict: ReplicaVerdict) -> _Loss:
@@ -231,22 +220,14 @@ def _without_leader(rows: AuditedRows, broker: int, best: WhatIfLeader | None, o
         is_clean = best.election == ElectionType.CLEAN and (best.in_isr or best.stopped_cleanly is not False)
         return _Led(election=str(ElectionType.CLEAN if is_clean else ElectionType.UNCLEAN))
     led = _following(next((one for one in best.follower_cuts or () if one.broker_id == broker), None))
-    if own is not None and own.rank is not None and leads_by_itself(rows.roles, offline, broker) and _price(own) > _price(best):
+    if own is not None and own.rank is not None and _leads_at_once(rows.roles, offline, broker) and price_of(own) > price_of(best):
         return _Led(reasons=(*led.reasons, StartBecause.OTHER_LOSES_LESS), loss=led.loss)
     return led
 
 
-def leads_by_itself(roles: Sequence[ReplicaRole], offline: FoundFinding, broker: int) -> bool:
+def _leads_at_once(roles: Sequence[ReplicaRole], offline: FoundFinding, broker: int) -> bool:
     """Whether a replica of a partition without a leader leads as soon as its broker runs, wanted or not."""
-    if any(role.unclean_leader_election for role in roles):
-        return True
-    if offline.isr or offline.elr:
-        return broker in (offline.isr or offline.elr or ())
-    return broker == offline.last_leader_id
-
-
-def _price(choice: WhatIfLeader) -> tuple[int, int, int]:
-    return choice.lost_committed or 0, choice.lost_records or 0, choice.lost_offsets or 0
+    return broker in electable_brokers(offline) or any(role.unclean_leader_election for role in roles)
 
 
 def _following(cut: FollowerCut | None) -> _Led:

@@ -76,7 +76,7 @@ def _of_candidates(facts: RecoveryFacts) -> Iterator[tuple[ReplicaKey, str, str]
 
 def _of_verdict(facts: RecoveryFacts, verdict: ReplicaVerdict) -> Iterator[tuple[ReplicaKey, str, str]]:
     replica, leader = (*verdict.key, verdict.follower_id), (*verdict.key, verdict.leader_id)
-    if verdict.already_truncated or verdict.key in facts.leaderless or replica in _settled(facts):
+    if verdict.already_truncated or verdict.key in facts.leaderless or replica in facts.settled:
         return
     if verdict.leader_source == INFERRED and verdict.inferred_because != InferredBecause.NO_LEADER:
         wanted = "`cluster-metadata.json` (command `describe-cluster`), or the directory `__cluster_metadata-0` of a broker or controller"
@@ -96,11 +96,6 @@ def _of_verdict(facts: RecoveryFacts, verdict: ReplicaVerdict) -> Iterator[tuple
             yield replica, _copy_again(replica), "a file of it could not be read: let the audit's user read it"
         elif log is None or (log.corrected_checkpoint is None and not log.batch_count):
             yield replica, _copy_again(replica), "nothing of it could be read: perhaps only the copy is broken"
-
-
-def _settled(facts: RecoveryFacts) -> frozenset[ReplicaKey]:
-    """Replicas of which a replay with the corrected files says what they do."""
-    return facts.corrected | facts.healed_by_leader.keys() | facts.cut_once_corrected.keys()
 
 
 def _copy_again(replica: ReplicaKey) -> str:

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from replica_audit.protocol.verdict.partition_findings import ElectionType
-from replica_audit.rows.findings import ElectionChoice, RunFinding
+from replica_audit.rows.findings import ElectionChoice, FindingFacts, RunFinding
 from replica_audit.rows.replicas import ReplicaRole
+from replica_audit.rows.what_if import WhatIfLeader
 
 Price = tuple[int, int, int]
 
@@ -93,12 +94,12 @@ def _next_best(planned: PlannedLeader, roles: Sequence[ReplicaRole]) -> Iterator
             yield PlannedLeader(partition=one, choice=choice, rivals=_rivals(one, choice, roles))
 
 
-def price_of(choice: ElectionChoice) -> Price:
+def price_of(choice: ElectionChoice | WhatIfLeader) -> Price:
     """What electing a replica loses, to be compared."""
     return choice.lost_committed or 0, choice.lost_records or 0, choice.lost_offsets or 0
 
 
-def electable_brokers(one: RunFinding) -> frozenset[int]:
+def electable_brokers(one: FindingFacts) -> frozenset[int]:
     """Who leads as soon as its broker runs; where neither ISR nor ELR has anybody, the one that led last may (KIP-966)."""
     if one.isr or one.elr:
         return frozenset(one.isr or one.elr or ())

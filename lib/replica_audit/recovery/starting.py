@@ -107,10 +107,9 @@ def starts(facts: RecoveryFacts, waiting: frozenset[ReplicaKey], rebuilt: Collec
 
 def _cut_when_started(facts: RecoveryFacts) -> Iterator[ReplicaKey]:
     """Followers of leaders that there are that truncate as soon as they run, by the corrected files where there are such."""
-    corrected = facts.corrected | facts.healed_by_leader.keys() | facts.cut_once_corrected.keys()
     for verdict in facts.verdicts:
         replica = (*verdict.key, verdict.follower_id)
-        if verdict.verdict in _TRUNCATES and known_cut(verdict) and verdict.key not in facts.leaderless and replica not in corrected:
+        if verdict.verdict in _TRUNCATES and known_cut(verdict) and verdict.key not in facts.leaderless and replica not in facts.settled:
             yield replica
     yield from (replica for replica in facts.cut_once_corrected if replica in facts.healed_by_leader)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, known_cut
+from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, as_cut, cut_as_corrected, known_cut, unknown_cut
 from replica_audit.recovery.start_order import electable_brokers
 from replica_audit.recovery.steps import (
     Action,
@@ -31,7 +31,6 @@ from replica_audit.recovery.steps import (
     WaitForIsr,
 )
 from replica_audit.rows.findings import ElectionChoice, RunFinding
-from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.what_if import FollowerCut
 
 
@@ -214,49 +213,20 @@ def cut_of(facts: RecoveryFacts, replica: ReplicaKey, leader: int, *, corrected:
             own = choice_of(one, broker)
             is_unread = own is not None and own.rank is None
             may_lose = choice is not None and (is_unread or (not cuts and choice.lost_offsets != 0))
-            return (_unknown_cut(broker) if may_lose else None), choice is not None or bool(one.cluster_stopped)
+            return (unknown_cut(broker) if may_lose else None), choice is not None or bool(one.cluster_stopped)
         removes = (cut.truncation_offset is not None or cut.restart_offset is not None) and 0 not in (cut.removed_offsets, cut.lost_offsets)
         return (cut if removes else None), cut.catches_up and not cut.still_diverged
     then = (facts.cut_once_corrected.get(replica) or facts.healed_by_leader.get(replica)) if corrected else None
     verdict = facts.verdict_of.get(replica)
     if then is not None:
-        known = verdict is not None and (verdict.truncation_offset, verdict.restart_offset) == (then.truncation_offset, then.restart_offset)
         may_lose = then.is_cut and replica in facts.cut_once_corrected
-        cut = as_cut(verdict) if known and verdict is not None else _unknown_cut(broker, then.truncation_offset, then.restart_offset)
-        return (cut if may_lose else None), then.catches_up and not then.still_diverged
+        return (cut_as_corrected(then, verdict) if may_lose else None), then.catches_up and not then.still_diverged
     if corrected and replica in facts.corrected:
         return None, True
     if verdict is None or verdict.leader_id != leader:
         return None, True
     follows = verdict.verdict not in _NEVER_FOLLOWS and replica not in facts.never_fetch
     return (as_cut(verdict) if known_cut(verdict) else None), follows or (known_cut(verdict) and verdict.cause is not None)
-
-
-def as_cut(verdict: ReplicaVerdict) -> FollowerCut:
-    """The truncation of a verdict, as `what_if_leaders` has those of candidates."""
-    names = ("truncation_offset", "restart_offset", "divergence_offset", "removed_offsets", "removed_records", "removed_bytes")
-    return FollowerCut(
-        broker_id=verdict.follower_id,
-        **{name: getattr(verdict, name) for name in names},
-        removed_committed=verdict.removed_committed,
-        catches_up=True,
-        still_diverged=False,
-    )
-
-
-def _unknown_cut(broker: int, truncation_offset: int | None = None, restart_offset: int | None = None) -> FollowerCut:
-    return FollowerCut(
-        broker_id=broker,
-        truncation_offset=truncation_offset,
-        restart_offset=restart_offset,
-        divergence_offset=None,
-        removed_offsets=None,
-        removed_records=None,
-        removed_bytes=None,
-        removed_committed=None,
-        catches_up=True,
-        still_diverged=False,
-    )
 
 
 def shown_by(shows: Shows, step: PlanStep, state: State) -> bool:

@@ -102,13 +102,6 @@ class PutBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
-    """Send saved records again."""
-
-    replicas: tuple[ReplicaKey, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ResetGroup:
     """Set the position of a consumer group."""
 
@@ -143,7 +136,6 @@ Action = (
     | WaitForIsr
     | TakeOut
     | PutBack
-    | Replay
     | ResetGroup
     | EndTransaction
     | ElectPreferred

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 
 from replica_audit.recovery.commands import table_csv
 from replica_audit.recovery.elections import best_choice, leaders_by_plan
-from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, will_be_cut
+from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, as_cut, cut_as_corrected, will_be_cut
 from replica_audit.recovery.gone import brokers_shown, unknown_of_gone
 from replica_audit.recovery.names import cell, partition_shown
 from replica_audit.rows.findings import ElectionChoice
-from replica_audit.rows.pairs import ReplicaVerdict
-from replica_audit.rows.replicas import FollowerOnceCorrected
 from replica_audit.rows.what_if import FollowerCut
 from replica_audit.words import count
 
@@ -102,8 +100,10 @@ def _under(facts: RecoveryFacts, key: PartitionKey, choice: ElectionChoice, *, i
 
 def _cuts_once_corrected(facts: RecoveryFacts) -> list[tuple[PartitionKey, int, FollowerCut]]:
     """What replicas truncate once their leader-epoch-checkpoint is corrected, and for which leader; of partitions that somebody leads."""
-    verdicts = {(*one.key, one.follower_id): one for one in facts.verdicts}
-    return [(replica[:2], one.leader_id, _once_corrected(one, verdicts.get(replica))) for replica, one in facts.cut_once_corrected.items()]
+    return [
+        (replica[:2], one.leader_id, cut_as_corrected(one, facts.verdict_of.get(replica)))
+        for replica, one in facts.cut_once_corrected.items()
+    ]
 
 
 def _led(facts: RecoveryFacts) -> Iterator[LedTruncations]:
@@ -111,10 +111,9 @@ def _led(facts: RecoveryFacts) -> Iterator[LedTruncations]:
     found: dict[tuple[PartitionKey, int], list[FollowerCut]] = {}
     for key, leader, cut in _cuts_once_corrected(facts):
         found.setdefault((key, leader), []).append(cut)
-    healed = facts.corrected | facts.healed_by_leader.keys() | facts.cut_once_corrected.keys()
     for verdict in facts.verdicts:
-        if will_be_cut(verdict) and verdict.key not in facts.leaderless and (*verdict.key, verdict.follower_id) not in healed:
-            found.setdefault((verdict.key, verdict.leader_id), []).append(_as_cut(verdict))
+        if will_be_cut(verdict) and verdict.key not in facts.leaderless and (*verdict.key, verdict.follower_id) not in facts.settled:
+            found.setdefault((verdict.key, verdict.leader_id), []).append(as_cut(verdict))
     for (key, leader), cuts in sorted(found.items()):
         yield LedTruncations(
             key=key,
@@ -126,42 +125,6 @@ def _led(facts: RecoveryFacts) -> Iterator[LedTruncations]:
             lost_committed=None,
             log_ends={log.broker_id: log.log_end_offset for log in (facts.log_of(*key, cut.broker_id) for cut in cuts) if log is not None},
         )
-
-
-def _once_corrected(corrected: FollowerOnceCorrected, verdict: ReplicaVerdict | None) -> FollowerCut:
-    """How much it removes is known only if it is cut there without the correction, too."""
-    if verdict is not None and (verdict.truncation_offset, verdict.restart_offset) == (
-        corrected.truncation_offset,
-        corrected.restart_offset,
-    ):
-        return _as_cut(verdict)
-    return FollowerCut(
-        broker_id=corrected.follower_id,
-        truncation_offset=corrected.truncation_offset,
-        restart_offset=corrected.restart_offset,
-        removed_offsets=None,
-        removed_records=None,
-        removed_bytes=None,
-        removed_committed=None,
-        catches_up=True,
-        still_diverged=False,
-        divergence_offset=None if verdict is None else verdict.divergence_offset,
-    )
-
-
-def _as_cut(verdict: ReplicaVerdict) -> FollowerCut:
-    return FollowerCut(
-        broker_id=verdict.follower_id,
-        truncation_offset=verdict.truncation_offset,
-        restart_offset=verdict.restart_offset,
-        removed_offsets=verdict.removed_offsets,
-        removed_records=verdict.removed_records,
-        removed_bytes=verdict.removed_bytes,
-        removed_committed=verdict.removed_committed,
-        divergence_offset=verdict.divergence_offset,
-        catches_up=True,
-        still_diverged=False,
-    )
 
 
 def cut_away(cut: FollowerCut) -> bool:

@@ -20,6 +20,12 @@ class StartOutcome(StrEnum):
     UNKNOWN = "unknown"
 
 
+COSTLY = (StartOutcome.ORDER, StartOutcome.COPY_FIRST, StartOutcome.REPAIR_FIRST)
+"""A start that loses something, or has to wait."""
+WORST = {outcome: rank for rank, outcome in enumerate(StartOutcome)}
+"""The rank of an outcome, the worst highest."""
+
+
 class StartBecause(StrEnum):
     """Why a start is not safe."""
 
@@ -143,6 +149,11 @@ class BrokerStart(RunKeys):
     waits_for: Annotated[tuple[Int, ...], "brokers that have to lead before it starts"]
     leads: Annotated[Bigint, "partitions that nobody leads, and that it is to lead"]
     leads_uncleanly: Annotated[Bigint, "those of them for which it has to be elected uncleanly"]
+
+    @property
+    def at_stake(self) -> int:
+        """How many replicas are not plainly safe."""
+        return sum(number for outcome, number in self.outcomes.items() if outcome != StartOutcome.SAFE)
 
 
 BROKER_STARTS = table(

@@ -22,19 +22,18 @@ def partition_recovery(tables: Tables, run: AuditRun, topic: str, partition: int
     """
     keys: dict[str, str | int] = {"run_id": run.run_id, "cluster_id": run.cluster_id, "topic": topic, "partition": partition}
     offline = tables.rows("findings", RunFinding, **keys, code=str(PartitionCode.OFFLINE_PARTITION))
-    verdicts = [row for row in tables.rows("replica_verdicts", ReplicaVerdict, **keys) if row.severity != Severity.NONE]
+    verdicts = [
+        row
+        for row in tables.rows("replica_verdicts", ReplicaVerdict, **keys)
+        if row.severity != Severity.NONE and row.verdict != Verdict.INCONCLUSIVE
+    ]
     groups = [row for row in tables.rows("consumer_impacts", ConsumerImpact, **keys) if row.affected]
     transactions = [row for row in tables.rows("open_transactions", OpenTransactionRow, **keys) if row.hangs_because is not None]
     return RecoveryFacts(
         run_id=run.run_id,
         cluster_id=run.cluster_id,
         offline=tuple(row for row in offline if row.status in FOUND_NOW),
-        verdicts=tuple(sorted((row for row in verdicts if not _is_open(row)), key=lambda row: row.follower_id)),
+        verdicts=tuple(sorted(verdicts, key=lambda row: row.follower_id)),
         groups=tuple(sorted(groups, key=lambda row: row.group_id)),
         transactions=tuple(sorted(transactions, key=lambda row: row.first_offset)),
-        inconclusive=sum(map(_is_open, verdicts)),
     )
-
-
-def _is_open(row: ReplicaVerdict) -> bool:
-    return row.verdict == Verdict.INCONCLUSIVE
