@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 
 from replica_audit.report.facts.whole_run import whole_run
 from replica_audit.rows import Table
-from replica_audit.rows.arrow import nullable_columns, schema_of
+from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.columns import hints_of
 from replica_audit.rows.runs import AuditRun
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables, RowT
@@ -54,7 +54,7 @@ class PastRun:
         """Columns of the run's rows of a table; of an older run one that it lacks is what then stood for it, or null."""
         older = {name: _STOOD_FOR[name] for name in names if name in _STOOD_FOR and _is_alike(schema_of(table), name, _STOOD_FOR[name])}
         wanted = [*names, *(name for name in sorted(set(older.values())) if name not in names)]
-        found = self.tables.columns(table.name, nullable_columns(table, wanted), where, run_id=self.run_id)
+        found = self.tables.of_table(table, wanted, where, run_id=self.run_id)
         for name, stood_for in older.items():
             filled: Any = pc.coalesce(found[name], found[stood_for])
             found = found.set_column(found.schema.get_field_index(name), name, filled)

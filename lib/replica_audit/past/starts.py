@@ -13,18 +13,18 @@ import pyarrow.dataset as ds
 from replica_audit.errors import UsageError
 from replica_audit.model.problem_codes import NOT_READ_WHOLE
 from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.past.run import PastRun
+from replica_audit.past.run import PastRun, counted
 from replica_audit.protocol.verdict.partition_findings import ElectionType
-from replica_audit.report.facts.broker_answer import BrokerAnswer
-from replica_audit.rows import BROKER_STARTS, INPUT_ERRORS, REPLICA_LOGS, REPLICA_STARTS, Table
-from replica_audit.rows.arrow import nullable_columns
-from replica_audit.rows.starts import OUTCOME_OF, BrokerStart, ReplicaStart, StartBecause, StartOutcome
+from replica_audit.report.facts.run_report import BrokerAnswer
+from replica_audit.rows import BROKER_STARTS, INPUT_ERRORS, REPLICA_LOGS, REPLICA_STARTS
+from replica_audit.rows.starts import OUTCOME_OF, WORST, BrokerStart, ReplicaStart, StartBecause, StartOutcome
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 
 _SHOWN = 20  # replicas in the answer about one broker
 _NAMED = 3  # partitions of a broker
 _OF_LOGS = frozenset({"server-log-of-another-broker", "line-cut", "unusable-log"})  # what a start does, they do not decide
 _LOSSES = ("lost_offsets", "lost_records", "lost_committed")
+_BROKER = ["cluster_id", "broker_id"]
 Broker = tuple[str, int]  # cluster id, broker id
 
 
@@ -39,10 +39,10 @@ def broker_starts(tables: ArrowTables, run_id: str, known: Mapping[Broker, Start
     Raises:
         UsageError: a table cannot be read.
     """
-    starts = _read(tables, REPLICA_STARTS, [name for name in REPLICA_STARTS.names if name != "run_id"], run_id)
+    starts = tables.of_table(REPLICA_STARTS, [name for name in REPLICA_STARTS.names if name != "run_id"], run_id=run_id)
     logs = _held(tables, run_id)
     unread = _unread(tables, run_id)
-    outcomes, because = _outcomes(starts), _because(starts)
+    outcomes, because = _counts(starts, "outcome"), _because(starts)
     of_brokers = known or {}
     for broker, reason in of_brokers.items():
         because[broker][reason] += 1
@@ -64,9 +64,9 @@ def known_of_brokers(facts: Mapping[str, ClusterFacts], missing: Mapping[str, Co
 
 def open_outcomes(tables: ArrowTables, run_id: str) -> Counter[str]:
     """How many replicas have each outcome, without those of which what was found is acknowledged: for the exit code of the run."""
-    found = _read(tables, REPLICA_STARTS, ["outcome", "is_acknowledged"], run_id)
+    found = tables.of_table(REPLICA_STARTS, ["outcome", "is_acknowledged"], run_id=run_id)
     is_open: Any = pc.invert(found["is_acknowledged"])
-    return Counter(map(str, found.filter(is_open)["outcome"].to_pylist()))
+    return Counter({str(outcome): number for (outcome,), number in counted(found.filter(is_open), ["outcome"]).items()})
 
 
 def starts_of(run: PastRun, cluster_id: str | None = None) -> tuple[BrokerStart, ...]:
@@ -98,50 +98,41 @@ def _worst_of(run: PastRun, start: BrokerStart) -> tuple[ReplicaStart, ...]:
     own = (ds.field("cluster_id") == start.cluster_id) & (ds.field("broker_id") == start.broker_id)
     keys = ["topic", "partition", "broker_id"]
     found = run.read(REPLICA_STARTS, [*keys, "outcome", "cluster_id"], own)
-    ranks: Any = pc.index_in(found["outcome"], pa.array(list(map(str, StartOutcome))))
+    ranks: Any = pc.index_in(found["outcome"], pa.array(list(map(str, WORST))))
     ranked = found.append_column("rank", ranks)
     first = ranked.sort_by([("rank", "descending"), ("topic", "ascending"), ("partition", "ascending")]).slice(0, _SHOWN)
     return tuple(run.whole(REPLICA_STARTS, ReplicaStart, first, ["cluster_id", *keys]).values())
 
 
-def _read(tables: ArrowTables, table: Table, names: list[str], run_id: str, where: ds.Expression | None = None) -> pa.Table:
-    return tables.columns(table.name, nullable_columns(table, names), where, run_id=run_id)
-
-
 def _held(tables: ArrowTables, run_id: str) -> dict[Broker, tuple[int, bool | None]]:
     """How many replicas each broker holds, and whether it ran."""
     names = ["cluster_id", "broker_id", "broker_ran"]
-    rows = _read(tables, REPLICA_LOGS, names, run_id, ds.field("state") == "current").group_by(names).aggregate([([], "count_all")])
     held: Counter[Broker] = Counter()
     ran: defaultdict[Broker, set[bool | None]] = defaultdict(set)
-    for row in rows.to_pylist():
-        broker = row["cluster_id"], row["broker_id"]
-        held[broker] += row["count_all"]
-        ran[broker].add(row["broker_ran"])
+    for (cluster, broker, did_run), number in counted(
+        tables.of_table(REPLICA_LOGS, names, ds.field("state") == "current", run_id=run_id), names
+    ).items():
+        held[cluster, broker] += number
+        ran[cluster, broker].add(did_run)
     return {broker: (count, True if True in ran[broker] else False if ran[broker] == {False} else None) for broker, count in held.items()}
 
 
 def _unread(tables: ArrowTables, run_id: str) -> Counter[Broker]:
     is_unread = ds.field("code").isin(sorted(NOT_READ_WHOLE - _OF_LOGS)) & ds.field("broker_id").is_valid()
-    rows = _read(tables, INPUT_ERRORS, ["cluster_id", "broker_id"], run_id, is_unread)
-    return Counter((row["cluster_id"], row["broker_id"]) for row in rows.to_pylist())
-
-
-def _outcomes(starts: pa.Table) -> defaultdict[Broker, Counter[str]]:
-    return _counts(starts, "outcome")
+    return counted(tables.of_table(INPUT_ERRORS, _BROKER, is_unread, run_id=run_id), _BROKER)
 
 
 def _because(starts: pa.Table) -> defaultdict[Broker, Counter[str]]:
     """How many replicas of each broker have each reason; a replica may have several."""
     places = pc.list_parent_indices(starts["because"])
-    each = starts.select(["cluster_id", "broker_id"]).take(places)
+    each = starts.select(_BROKER).take(places)
     return _counts(each.append_column("because", pc.list_flatten(starts["because"])), "because")
 
 
 def _counts(rows: pa.Table, name: str) -> defaultdict[Broker, Counter[str]]:
     found: defaultdict[Broker, Counter[str]] = defaultdict(Counter)
-    for row in rows.group_by(["cluster_id", "broker_id", name]).aggregate([([], "count_all")]).to_pylist():
-        found[row["cluster_id"], row["broker_id"]][row[name]] += row["count_all"]
+    for (cluster, broker, value), number in counted(rows, [*_BROKER, name]).items():
+        found[cluster, broker][value] += number
     return found
 
 
@@ -160,12 +151,12 @@ def _row(
     because: Counter[str],
 ) -> BrokerStart:
     own = starts.filter((pc.field("cluster_id") == broker[0]) & (pc.field("broker_id") == broker[1]))
-    outcome = max((OUTCOME_OF[StartBecause(one)] for one in because), key=list(StartOutcome).index, default=StartOutcome.SAFE)
+    outcome = max((OUTCOME_OF[StartBecause(one)] for one in because), key=WORST.__getitem__, default=StartOutcome.SAFE)
     is_it = pc.field("outcome") == str(outcome)
     worst = own.filter(is_it).sort_by([("topic", "ascending"), ("partition", "ascending")]).slice(0, _NAMED)
-    waits = _with(own, StartBecause.OTHER_LOSES_LESS)["leader_id"].to_pylist()
+    waits = counted(_with(own, StartBecause.OTHER_LOSES_LESS), ["leader_id"])
     is_cut = own.filter(pc.field("lost_offsets").is_null() | pc.field("lost_records").is_null())
-    elections = Counter(own["election"].drop_null().to_pylist())
+    elections = counted(own.filter(pc.is_valid(own["election"])), ["election"])
     replicas = held[0] + len(_with(own, StartBecause.MISSING))
     return BrokerStart(
         run_id=run_id,
@@ -181,7 +172,7 @@ def _row(
         **{name: pc.sum(own[name]).as_py() or 0 for name in _LOSSES},
         lost_unknown=len(is_cut),
         acknowledged=len(own.filter(pc.field("is_acknowledged") & (pc.field("outcome") != str(StartOutcome.SAFE)))),
-        waits_for=tuple(sorted({leader for leader in waits if leader is not None})),
+        waits_for=tuple(sorted(leader for (leader,) in waits if leader is not None)),
         leads=elections.total(),
-        leads_uncleanly=elections[ElectionType.UNCLEAN],
+        leads_uncleanly=elections[str(ElectionType.UNCLEAN),],
     )

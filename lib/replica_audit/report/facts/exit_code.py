@@ -8,9 +8,8 @@ from types import MappingProxyType
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.doubts import NO_DOUBTS, Doubts
 from replica_audit.report.facts.worst_first import SEVERITIES
-from replica_audit.rows.starts import StartOutcome
+from replica_audit.rows.starts import COSTLY, BrokerStart, StartOutcome
 
-_DANGERS = (StartOutcome.ORDER, StartOutcome.COPY_FIRST, StartOutcome.REPAIR_FIRST)
 _NOT_COMPARED = frozenset({str(Verdict.UNREADABLE), str(Verdict.INCONCLUSIVE)})
 
 
@@ -51,9 +50,16 @@ def exit_code(
     if not has_replicas:
         return 2
     loud = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
-    if any(severities.get(severity) for severity in loud) or any(starts.get(outcome) for outcome in _DANGERS):
+    if any(severities.get(severity) for severity in loud) or any(starts.get(outcome) for outcome in COSTLY):
         return 1
     is_doubtful = verdicts.get(str(Verdict.INCONCLUSIVE), 0) > acknowledged.get(str(Verdict.INCONCLUSIVE), 0)
     is_doubtful = is_doubtful or records_unread > 0 or bool(doubts)
     is_doubtful = is_doubtful or bool(starts.get(StartOutcome.UNKNOWN))
     return 0 if all_inputs_read and compared_followers(verdicts) and not is_doubtful else 3
+
+
+def exit_code_of_start(start: BrokerStart) -> int:
+    """The exit code of an answer about one broker: 0 safe, 1 a start that costs something, 3 nothing worse than not known."""
+    if any(start.outcomes.get(outcome) for outcome in COSTLY):
+        return 1
+    return 0 if start.outcome == StartOutcome.SAFE else 3

@@ -11,13 +11,13 @@ from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
 from replica_audit.report.facts.acknowledged_findings import AcknowledgedGroup
 from replica_audit.report.facts.doubts import NO_DOUBTS, Doubts
-from replica_audit.report.facts.exit_code import compared_followers
+from replica_audit.report.facts.exit_code import compared_followers, exit_code_of_start
 from replica_audit.rows.columns import hints_of
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.runs import NOTHING_READ, ReportedProblem
-from replica_audit.rows.starts import BrokerStart
+from replica_audit.rows.starts import BrokerStart, ReplicaStart
 from replica_audit.rows.what_if import WhatIfLeader
 
 
@@ -29,6 +29,18 @@ class Finding:
     row: ReplicaVerdict
     fetcher_fails: bool
     still_diverged: bool
+
+
+class BrokerAnswer(NamedTuple):
+    """Whether a broker may be started. `replicas` are the worst of those with something at stake."""
+
+    start: BrokerStart
+    replicas: tuple[ReplicaStart, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """That of the answer."""
+        return exit_code_of_start(self.start)
 
 
 class Impact(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from replica_audit.errors import visible
 from replica_audit.program import option
 from replica_audit.protocol.verdict.partition_findings import ElectionType
-from replica_audit.report.facts.broker_answer import BrokerAnswer
+from replica_audit.report.facts.run_report import BrokerAnswer
 from replica_audit.report.layout.paragraphs import paragraph
 from replica_audit.rows.starts import OUTCOME_OF, BrokerStart, ReplicaStart, StartBecause, StartOutcome
 from replica_audit.words import count
@@ -77,15 +77,11 @@ def said_of(start: BrokerStart) -> str:
     if outcome is StartOutcome.SAFE:
         return f"safe{_leads(start)}"
     told = "; ".join(_reasons(start))
-    known = " (acknowledged)" if start.acknowledged and start.acknowledged == _at_stake(start) else ""
+    known = " (acknowledged)" if start.acknowledged and start.acknowledged == start.at_stake else ""
     is_copied = outcome is StartOutcome.REPAIR_FIRST and any(
         OUTCOME_OF[StartBecause(one)] is StartOutcome.COPY_FIRST for one in start.because
     )
     return f"{'COPY, THEN REPAIR' if is_copied else _SHOUTED[outcome]}{known}: {told}{_waits(start)}{_leads(start)}"
-
-
-def _at_stake(start: BrokerStart) -> int:
-    return sum(number for outcome, number in start.outcomes.items() if outcome != StartOutcome.SAFE)
 
 
 def _reasons(start: BrokerStart) -> Iterator[str]:
@@ -178,11 +174,11 @@ def render(answer: BrokerAnswer) -> str:
     lines = paragraph(f"May broker {start.broker_id} {does}? {_ANSWER[StartOutcome(start.outcome)].capitalize()}.", indent=0)
     lines += ["", *paragraph(said_of(start), first=f"{start.broker_id}  {_STATE[start.runs]}  "), ""]
     if answer.replicas:
-        lines.append(f"What its start does to its replicas ({answer.at_stake} of {start.replicas} not safe):")
+        lines.append(f"What its start does to its replicas ({start.at_stake} of {start.replicas} not safe):")
         for one in answer.replicas:
             lines += paragraph(f"{visible(one.topic)}-{one.partition}: {replica_text(one)}")
-        if answer.at_stake > len(answer.replicas):
-            lines.append(f"  and {answer.at_stake - len(answer.replicas)} more: the table replica_starts has them all")
+        if start.at_stake > len(answer.replicas):
+            lines.append(f"  and {start.at_stake - len(answer.replicas)} more: the table replica_starts has them all")
         lines.append("")
     lines += _next(answer)
     return "\n".join(lines) + f"\nExit code {answer.exit_code}: {_OF_EXIT[answer.exit_code]}.\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, TypeVar
@@ -18,7 +18,8 @@ import pyarrow.dataset as ds
 from deltalake.exceptions import DeltaError
 
 from replica_audit.errors import UsageError
-from replica_audit.rows.arrow import decoded
+from replica_audit.rows.arrow import decoded, nullable_columns
+from replica_audit.rows.columns import Table
 from replica_audit.rows.encoding import RowMismatchError
 
 if TYPE_CHECKING:
@@ -144,6 +145,10 @@ class ArrowTables(ABC):
                 found[field.name].cast(field.type) if field.name in present else pa.nulls(len(found), field.type) for field in schema
             ]
             return pa.Table.from_arrays(columns, schema=schema)
+
+    def of_table(self, table: Table, names: Iterable[str], where: ds.Expression | None = None, /, **equal: str | int | None) -> pa.Table:
+        """Columns of a table of this program, by `columns`; one that an older version lacks is null."""
+        return self.columns(table.name, nullable_columns(table, names), where, **equal)
 
     def _reading(self, table: str) -> AbstractContextManager[None]:
         return reading(self.location, table, self.damage, self.way_back)
