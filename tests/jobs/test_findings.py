@@ -87,7 +87,7 @@ def test_the_past_run_reads_as_the_audit_did(spark: SparkSession, made: tuple[Pa
     warehouse, report = made
     past = report_of(PastRun(WarehouseTables(str(warehouse)), "two"))
     assert text.render(past) == text.render(report)
-    assert text.render(report).startswith("4 new findings since the run before\n  error: offline partition of jb-1 (nobody-leads)\n")
+    assert "\n\n4 new findings since the run before\n  error: offline partition of jb-1 (nobody-leads)\n" in text.render(report)
     assert "\n\nWhat to decide, worst first\n" in text.render(report)
     assert "\n\n2 partitions without a leader\n  error: jb-1 (cluster 2): ISR none, ELR 2, last leader 2" in text.render(report)
     written = "".join(json_pieces(report, ListedRows(pipeline.written_run(spark, str(warehouse), "two"))))

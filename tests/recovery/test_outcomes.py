@@ -184,11 +184,9 @@ class TestNobodyLeads:
         assert because(choices=self.choices(unread=1), found=[self.offline]) == (StartBecause.ELECTION_UNKNOWN,)
         assert because(choices=[], found=[self.offline]) == (StartBecause.ELECTION_UNKNOWN,)
 
-    def test_a_crashed_member_of_the_elr_is_not_elected_cleanly(self) -> None:
-        crashed = self.choices(election="clean", in_elr=True, in_isr=False, stopped_cleanly=False)
-        assert started(choices=crashed, found=[self.offline])[1].election == "unclean"
-        stopped = self.choices(election="clean", in_elr=True, in_isr=False, stopped_cleanly=True)
-        assert started(choices=stopped, found=[self.offline])[1].election == "clean"
+    def test_the_election_is_that_of_the_choice(self) -> None:
+        for election in ("clean", "unclean"):
+            assert started(choices=self.choices(election=election), found=[self.offline])[1].election == election
 
 
 def test_every_reason_has_an_outcome() -> None:

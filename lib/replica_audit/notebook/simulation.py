@@ -27,8 +27,10 @@ from replica_audit.protocol.simulation.situation import (
     StartBroker,
     StopBroker,
 )
+from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.replicas import EpochStartOffset, ReplicaLog, ReplicaRole, SegmentEpoch
+from replica_audit.rows.what_if import WhatIfLeader
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 
 _STEP = re.compile(r"(start|stop|correct|gone) (\d+)|elect (\d+)( unclean)?|restore (\d+) from (\d+)")
@@ -75,12 +77,14 @@ class PartitionSimulator:
             if row.log_start_offset is not None and row.log_end_offset is not None
         }
         role = next(iter(roles.values()), None)
+        choices = tables.rows("what_if_leaders", WhatIfLeader, **keys) if role and role.leader_id == NOBODY else []
+        crashed = {row.candidate_id for row in choices if row.election == ElectionType.UNCLEAN}  # the controller takes them off the ELR
         self.situation = Situation(
             replicas=replicas,
             assigned=tuple(sorted({*replicas, *roles})),
             running=frozenset(runs),
             isr=frozenset(broker for broker, row in roles.items() if row.in_isr),
-            elr=frozenset(broker for broker, row in roles.items() if row.in_elr),
+            elr=frozenset(broker for broker, row in roles.items() if row.in_elr and broker not in crashed),
             leader_id=role.leader_id if role and role.leader_id in replicas and role.leader_id in runs else NOBODY,
             leader_epoch=role.leader_epoch if role else -1,
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from replica_audit.model.problem_codes import NOT_READ_WHOLE
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
 from replica_audit.protocol.verdict.acknowledgement import AckState
-from replica_audit.protocol.verdict.partition_findings import ElectionType, PartitionCode
+from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.recovery.facts import is_emptied, will_be_cut
 from replica_audit.recovery.start_order import electable_brokers, price_of
@@ -216,9 +216,7 @@ def _without_leader(rows: AuditedRows, broker: int, best: WhatIfLeader | None, o
     if best is None:
         return _Led()
     if broker == best.candidate_id:
-        # a broker that crashed leaves the ELR when it registers (ReplicationControlManager.handleBrokerUncleanShutdown)
-        is_clean = best.election == ElectionType.CLEAN and (best.in_isr or best.stopped_cleanly is not False)
-        return _Led(election=str(ElectionType.CLEAN if is_clean else ElectionType.UNCLEAN))
+        return _Led(election=best.election)
     led = _following(next((one for one in best.follower_cuts or () if one.broker_id == broker), None))
     if own is not None and own.rank is not None and _leads_at_once(rows.roles, offline, broker) and price_of(own) > price_of(best):
         return _Led(reasons=(*led.reasons, StartBecause.OTHER_LOSES_LESS), loss=led.loss)

@@ -34,7 +34,7 @@ def begin_row(
     runs = replica.alive if replica is not None and replica.alive is not None else _RUNS.get(cluster.broker_states.get(broker, ""))
     if runs is None and cluster.fenced.get(broker):
         runs = False
-    crashed = runs is False and stopped_cleanly.get(broker) is False
+    crashed = not runs and stopped_cleanly.get(broker) is False
     election = election_type(metadata, broker, crashed=crashed)
     return partial(
         WhatIfLeader,

@@ -41,7 +41,8 @@ def may_have_run(broker_id: int, files: ReplicaFiles, cluster: ClusterFacts) -> 
 def may_be_of_different_times(broker_id: int, files: ReplicaFiles, cluster: ClusterFacts) -> bool:
     """Whether a broker may have gone on, or started, while its files were copied one by one; `collect` sees to that itself."""
     state = cluster.broker_states.get(broker_id)
-    is_at_rest = state in ("paused", "down") or (state != "up" and is_alive(broker_id, files, cluster) is False)
+    is_stopped = state == "down" or (state != "up" and is_alive(broker_id, files, cluster) is False)
+    is_at_rest = state == "paused" or (is_stopped and not files.in_use)
     return not is_at_rest and not cluster.simultaneous and files.captured_at_ms is None
 
 

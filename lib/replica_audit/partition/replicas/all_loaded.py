@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
-from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
+from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT, SNAPSHOT
 from replica_audit.model import GONE, NOT_OPENED, NOT_USED, BatchRun, Problem, ReplicaFiles, ScannedSegment, Segment
 from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadSnapshot, ReadStored
 from replica_audit.partition.replicas.corrected_checkpoints import with_corrections
@@ -87,12 +87,12 @@ def load_all(
         return one.is_compared and changes(one.broker_id, one.files)
 
     def copied(broker: int, files: ReplicaFiles) -> ReplicaFiles:
-        of_replica = scans[broker, files.log_dir, files.directory]
+        newest = _newest(scans[broker, files.log_dir, files.directory])
+        files = _as_of_its_log(files, newest)
         if has_table is not None:
-            files = _if_used(files, _newest(of_replica), has_table)
+            files = _if_used(files, newest, has_table)
         if files.checkpoint_state != "missing" or not is_compared(files) or not (changes(broker, files) and may_have_run(broker, files)):
             return files
-        newest = _newest(of_replica)
         has_epochs = newest is not None and newest.leader_epoch >= 0
         return _without_table(files, runs=alive(broker, files) is True) if has_epochs else files
 
@@ -109,6 +109,20 @@ def load_all(
 
 def _newest(scans: Iterable[ScannedSegment]) -> BatchRun | None:
     return max((run for scan in scans for run in scan.segment.runs), key=attrgetter("last_offset"), default=None)
+
+
+def _as_of_its_log(files: ReplicaFiles, newest: BatchRun | None) -> ReplicaFiles:
+    """The files of a replica; without the marker of a clean stop where checkpoints and snapshots show that its log was copied before.
+
+    Source: UnifiedLog.close, 1.1 to 4.3: a clean stop writes a producer snapshot at the log end. Where older ones alone lie in the
+    directory, a checkpoint beyond the log end was copied after the broker had gone on, and no record is missing for it.
+    """
+    snapshots = _offsets_of(name for name in files.producer_files if name.endswith(SNAPSHOT))
+    reached = max(files.high_watermark or 0, files.recovery_point or 0)
+    if not files.clean_shutdown or files.captured_at_ms is not None or newest is None or not snapshots:
+        return files
+    went_on = max(snapshots) <= newest.last_offset < reached - 1
+    return replace(files, clean_shutdown=False, in_use=True) if went_on else files
 
 
 def _if_used(files: ReplicaFiles, newest: BatchRun | None, has_table: Callable[[int | None], bool]) -> ReplicaFiles:
@@ -235,5 +249,9 @@ def _front(one: Loaded) -> int:
 def _reached(files: ReplicaFiles) -> int:
     """How far a log without a segment reached, by all that is written down of it; 0 if nothing is."""
     told = [files.high_watermark, files.recovery_point, files.log_start_offset, *(start for _epoch, start in files.epochs)]
-    snapshots = [int(name[:_SNAPSHOT_DIGITS]) for name in files.producer_files if name[:_SNAPSHOT_DIGITS].isdecimal()]
-    return max((offset for offset in (*told, *snapshots) if offset is not None), default=0)
+    return max((offset for offset in (*told, *_offsets_of(files.producer_files)) if offset is not None), default=0)
+
+
+def _offsets_of(names: Iterable[str]) -> list[int]:
+    """The offsets that files of producers are named by."""
+    return [int(name[:_SNAPSHOT_DIGITS]) for name in names if name[:_SNAPSHOT_DIGITS].isdecimal()]

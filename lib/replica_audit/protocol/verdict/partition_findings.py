@@ -68,7 +68,7 @@ class ElectionType(StrEnum):
 def election_type(metadata: PartitionMetadata, broker_id: int, *, crashed: bool = False) -> ElectionType | None:
     """What electing a replica would be by the metadata; None where the metadata is not known.
 
-    A member of the ELR alone that was not stopped cleanly is taken off it when it registers.
+    A member of the ELR alone that crashed is taken off it when it registers (ReplicationControlManager.handleBrokerUncleanShutdown).
     """
     if metadata.leader < 0 and not metadata.no_leader:
         return None
