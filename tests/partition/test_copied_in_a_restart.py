@@ -267,3 +267,18 @@ def _elected_again(root: Path, *, is_stopped: bool, leads_in: int = 3) -> Path:
     records = [level, *registered, *created, *runs, *(stops if is_stopped else [])]
     mf.log(root / f"broker-{FOLLOWER}" / "data-0" / "__cluster_metadata-0", records)
     return root
+
+
+@pytest.mark.parametrize(("snapshots", "is_short"), [((), True), ((0, 9), False), ((0, 12), True), ((0, 20), True)])
+def test_a_log_that_was_copied_before_its_broker_stopped_misses_nothing(tmp_path: Path, snapshots: tuple[int, ...], is_short: bool) -> None:
+    """Seen on Kafka 4.3.1: the logs were copied first, then the broker stopped, then the checkpoints and the marker were copied.
+
+    A clean stop writes a producer snapshot at the log end: 12 here if the copy is of after it, beyond it if the end is gone.
+    """
+    _replica(tmp_path, LEADER, (0, 0, 8), (8, 1, 4), (12, 1, 8), table=[(0, 0), (1, 8)], high_watermark=20)
+    log_dir = _replica(tmp_path, FOLLOWER, (0, 0, 8), (8, 1, 4), table=[(0, 0), (1, 8)], high_watermark=20)
+    (log_dir / ".kafka_cleanshutdown").write_text(f'{{"version":0,"brokerEpoch":{FOLLOWER}}}')
+    for offset in snapshots:
+        (log_dir / "t-0" / f"{offset:020d}.snapshot").write_bytes(b"")
+    tables = in_process.audit(_stopped(tmp_path))
+    assert [row["code"] for row in tables["found"]] == ["ends_below_high_watermark"] * is_short
