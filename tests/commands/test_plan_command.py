@@ -37,7 +37,26 @@ def test_a_clean_cluster_has_nothing_to_do(tmp_path: Path, capsys: pytest.Captur
     assert cli.main(["triage", "--input", str(CLEAN), "--plan", str(tmp_path / "plan")]) == 0
     assert [path.name for path in (tmp_path / "plan").iterdir()] == ["PLAN.md"]
     assert "the plan is empty" in (tmp_path / "plan" / "PLAN.md").read_text(encoding="utf-8")
-    assert "nothing to do" in capsys.readouterr().err
+    assert "no step, 0 refused" in capsys.readouterr().err
+
+
+def test_a_plan_begins_with_what_the_summary_says_of_the_brokers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stuck = DATA / "sample" / "kafka-1.1.1-kip279-scenario-1-all"
+    assert cli.main(["triage", "--input", str(stuck), "--plan", str(tmp_path / "plan")]) == 1
+    said = capsys.readouterr().out.split("\n\n")[0].strip().split("\n")[1:]
+    text = (tmp_path / "plan" / "PLAN.md").read_text(encoding="utf-8")
+    block = text.split("```text\n")[1].split("```")[0]
+    assert "REPAIR FIRST: 3 followers" in block
+    assert block == "".join(f"{line.removeprefix('  ')}\n" for line in said)
+    assert text.index("```text") < text.index("## The steps in short") < text.index("## Step 1")
+
+
+def test_where_no_step_repairs_what_was_found_nobody_says_that_there_is_nothing_to_do(tmp_path: Path) -> None:
+    elected = DATA / "sample" / "elr-election"
+    assert cli.main(["triage", "--input", str(elected), "--plan", str(tmp_path / "plan")]) == 1
+    text = (tmp_path / "plan" / "PLAN.md").read_text(encoding="utf-8")
+    assert "**The plan is empty.** The run has 2 findings, and no step of a plan repairs them" in text
+    assert "There is nothing to do" not in text
 
 
 def test_several_clusters_have_a_folder_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,7 +56,9 @@ def test_a_lost_disk_is_planned_without_and_replaced(lab: Lab, tmp_path: Path, c
     shutil.rmtree(without / f"broker-{_GONE}")
     never, refused = tmp_path / "never", tmp_path / "refused"
     assert cli.main(["triage", "--input", str(without), "--plan", str(refused)]) == 1
-    assert "it could not be read, or is not in the input, and may hold more than the others" in (refused / "PLAN.md").read_text(encoding="utf-8")
+    assert "it could not be read, or is not in the input, and may hold more than the others" in (refused / "PLAN.md").read_text(
+        encoding="utf-8"
+    )
     assert not _elections(refused)
     assert cli.main(["triage", "--input", str(without), "--plan", str(never), "--gone", str(_GONE)]) == 1
     assert "how much is unknown: it was never collected" in (never / "PLAN.md").read_text(encoding="utf-8")

@@ -91,10 +91,12 @@ def write_plan(run: PastRun, flag: str, folder: Path, policy: str, cluster: str 
     if not chosen:
         raise UsageError(f"run {run.run_id} has no cluster to plan for")
     made = {f"{file_name(facts.cluster_id)}/" if len(chosen) > 1 else "": _planned(facts, policy) for facts in chosen}
-    files = [(f"{below}{name}", content, executable) for below, plan in made.items() for name, content, executable in _files(plan)]
+    files = [
+        (f"{below}{name}", content, executable) for below, plan in made.items() for name, content, executable in _files(run, plan, gone)
+    ]
     write_folder(flag, folder, files)
     for below, plan in made.items():
-        steps = count(len(plan.steps), "step") if plan.steps else "nothing to do"
+        steps = count(len(plan.steps), "step") if plan.steps else "no step"
         tell(f"plan for cluster {plan.cluster_id}: {steps}, {len(plan.refusals)} refused: {folder}/{below}PLAN.md")
 
 
@@ -107,10 +109,15 @@ def _planned(facts: RecoveryFacts, policy: str) -> Plan:
     return plan_of(facts, GroupPolicy(policy), [one.text for one in decisions(due_of(facts))])
 
 
-def _files(plan: Plan) -> Iterator[tuple[str, str, bool]]:
+def _files(run: PastRun, plan: Plan, gone: Sequence[int] | None) -> Iterator[tuple[str, str, bool]]:
+    from replica_audit.past.acknowledged import found
+    from replica_audit.past.starts import starts_of
     from replica_audit.recovery.document import render_plan
+    from replica_audit.report.text.brokers_text import broker_lines
 
-    yield "PLAN.md", render_plan(plan), False
+    starts = [one for one in starts_of(run, plan.cluster_id) if one.broker_id not in (gone or ())]
+    findings = sum(cluster == plan.cluster_id for cluster in found(run, ["cluster_id"])["cluster_id"].to_pylist())
+    yield "PLAN.md", render_plan(plan, broker_lines(starts), findings), False
     for file in plan.files:
         yield file.name, file.content, file.executable
 

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from replica_audit.recovery.names import plain, shown
 from replica_audit.recovery.steps import Plan, PlanStep, Stage
+from replica_audit.words import count
 
 _MOST = 20  # places named in a refusal
 _HOLDS = {True: "the run confirms it", False: "THE RUN CONTRADICTS IT", None: "the run does not show it"}
 
 
-def render_plan(plan: Plan) -> str:
-    """The whole document."""
+def render_plan(plan: Plan, brokers: Sequence[str] = (), finding_count: int = 0) -> str:
+    """The whole document.
+
+    Args:
+        plan: whose steps it has.
+        brokers: lines that say of each broker whether it may be started, as the summary has them.
+        finding_count: findings of the run, whether or not a step repairs them.
+    """
     return (
         "\n".join(
             [
                 *_head(plan),
+                *_brokers(brokers),
                 *_decisions(plan),
+                *_in_short(plan, finding_count),
                 *plan.truncations,
                 *_instead(plan),
+                *_how(plan),
                 *_presumed(plan),
                 *_steps(plan),
                 *_afterwards(plan),
@@ -32,13 +42,33 @@ def render_plan(plan: Plan) -> str:
 
 def _head(plan: Plan) -> Iterator[str]:
     yield from (f"# Plan for cluster {shown(plan.cluster_id)}", "")
-    yield f"Made from audit run {shown(plan.run_id)}. Nothing was executed. Names are shown as they are; the files hold them quoted."
+    yield f"Made from audit run {shown(plan.run_id)}. Nothing was executed."
     yield ""
-    if not plan.steps and not plan.refusals:
-        yield from ("**There is nothing to do: the plan is empty.** The run has no finding that a step could repair.", "")
-    elif not plan.steps:
-        yield from ("**No step is safe to take.** Below is what was found, and why nothing is planned for it.", "")
+
+
+def _brokers(lines: Sequence[str]) -> Iterator[str]:
+    """As code: no name in it is Markdown, and no line but the first of a broker begins at the margin."""
+    if lines:
+        yield from ("## Brokers: what starting each one does now, before any step", "", "```text", *lines, "```", "")
+
+
+def _in_short(plan: Plan, finding_count: int) -> Iterator[str]:
+    """The steps by their titles, or why there are none."""
+    if plan.steps:
+        yield from ("## The steps in short", "", *(f"{number}. {step.title}" for number, step in enumerate(plan.steps, 1)), "")
+    elif plan.refusals:
+        yield from ("**No step is safe to take.** Below is why nothing is planned.", "")
+    elif finding_count:
+        said = f"The run has {count(finding_count, 'finding')}, and no step of a plan repairs {'it' if finding_count == 1 else 'them'}"
+        yield from (f"**The plan is empty.** {said}: `explain` says what to do.", "")
     else:
+        yield from ("**There is nothing to do: the plan is empty.**", "")
+
+
+def _how(plan: Plan) -> Iterator[str]:
+    """How the steps are to be taken."""
+    if plan.steps:
+        yield from ("## Before you begin", "")
         yield "Take the steps one by one in this order, check each, and stop if a check fails."
         yield "The commands are Kafka's own tools; lines that begin with `#` are for you to do. `BOOTSTRAP` is HOST:PORT of a"
         zookeeper = any("$ZOOKEEPER" in line for step in plan.steps for line in _lines(step))

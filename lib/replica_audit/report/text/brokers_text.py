@@ -71,6 +71,11 @@ def broker_items(starts: Sequence[BrokerStart]) -> Iterator[tuple[str, str]]:
         yield "", f"{len(starts) - len(shown)} {'other ' if shown else ''}brokers: safe"
 
 
+def broker_lines(starts: Sequence[BrokerStart]) -> list[str]:
+    """The same as lines of 80 columns: what a plan begins with."""
+    return [line for head, text in broker_items(starts) for line in paragraph(text, indent=0, first=head)]
+
+
 def said_of(start: BrokerStart) -> str:
     """The outcome of a broker's start, why, and what is to follow."""
     outcome = StartOutcome(start.outcome)
