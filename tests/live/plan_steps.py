@@ -145,7 +145,7 @@ class Operator:
     def _check(self, line: str, step: PrintedStep) -> None:
         if line.startswith("#"):
             self._line(line)
-        elif joined := re.search(r"a line that has (?:one of )?([\d, ]+) in `Replicas` has it in `Isr`", line):
+        elif joined := re.search(r"a line with a leader and (?:one of )?([\d, ]+) in `Replicas` has it in `Isr`", line):
             brokers = {int(broker) for broker in joined[1].split(", ")}
             wait_until(line, lambda: not any(one & brokers for one in _missing(self.shell(line, self.folder))))
         elif "prints nothing" in line:
@@ -208,8 +208,8 @@ def _hanging(said: str) -> list[str]:
 
 
 def _missing(said: str) -> list[set[int]]:
-    """Of each partition that kafka-topics.sh lists the brokers that are not in the ISR."""
-    found = re.findall(r"Replicas: ([\d,]+)\s+Isr: ([\d,]*)", said)
+    """Of each partition with a leader that kafka-topics.sh lists the brokers that are not in the ISR."""
+    found = re.findall(r"Leader: \d+\s+Replicas: ([\d,]+)\s+Isr: ([\d,]*)", said)
     return [{int(one) for one in replicas.split(",")} - {int(one) for one in isr.split(",") if one} for replicas, isr in found]
 
 

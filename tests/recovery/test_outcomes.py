@@ -54,6 +54,12 @@ def test_what_loses_nothing_is_safe(code: Verdict) -> None:
     assert started(verdicts=[verdict(code)]) == {}
 
 
+def test_a_replica_that_is_alone_is_safe_only_where_metadata_says_so() -> None:
+    (alone,) = started(logs=LOGS[:1]).values()
+    assert (alone.outcome, alone.because) == (StartOutcome.UNKNOWN, (StartBecause.NOT_COMPARED,))
+    assert started(logs=LOGS[:1], roles=[row(ReplicaRole, **PLACE, broker_id=1, position=0, leader_id=1)]) == {}
+
+
 def test_records_that_only_the_follower_holds_are_copied_first() -> None:
     losing = {"truncation_offset": 10, "divergence_offset": 10, "lost_offsets": 5, "lost_records": 4, "removed_committed": 3}
     (start,) = started(verdicts=[verdict(Verdict.COMMITTED_LOSS, **losing)]).values()

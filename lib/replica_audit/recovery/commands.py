@@ -92,9 +92,8 @@ class Tools:
         """Show that these brokers' replicas are in the ISR, whatever others do."""
         named = ", ".join(map(str, sorted(brokers)))
         one_of = f"one of {named}" if len(brokers) > 1 else named
-        return (
-            f"{self.topics('--under-replicated-partitions')}   # after a while, a line that has {one_of} in `Replicas` has it in `Isr`, too"
-        )
+        listed = self.topics("--under-replicated-partitions")  # also what no broker leads yet
+        return f"{listed}   # after a while, a line with a leader and {one_of} in `Replicas` has it in `Isr`, too"
 
 
 def allow_unclean(topics: Iterable[str], *, allow: bool) -> str:

@@ -94,6 +94,8 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
     verdict = next((one for one in rows.verdicts if one.follower_id == broker), None)
     found = [one for one in rows.found if one.broker_id == broker]
     reasons = {*_of_log(rows, broker, verdict), *_of_findings(found)}
+    if not rows.verdicts and not rows.roles and offline is None:
+        reasons.add(StartBecause.NOT_COMPARED)  # the only one in the input, and no metadata says whether there are others
     loss, leader_id, election = _NOTHING, _leader_of(rows, verdict), None
     if offline is None and verdict is not None:  # else it leads, or is the only one
         is_final = _is_stopped(rows, broker)
