@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 
 from replica_audit.model import CommittedOffset, Election, PartitionMetadata
-from replica_audit.partition.findings.consumers import impact_rows
+from replica_audit.partition.findings.consumers import impact_rows, is_election_open
+from replica_audit.protocol.cluster.leadership import INFERRED, Leadership
 from replica_audit.protocol.cluster.metadata_claims import nothing_known
 from replica_audit.protocol.cluster.metadata_image import (
     METADATA_LOG,
@@ -21,8 +23,10 @@ from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.history import CONSUMER_IMPACTS
+from replica_audit.rows.what_if import WhatIfLeader
 from tests.formats import kafka_files
 from tests.protocol.logs import TIME, commit, replica
+from tests.recovery.blank_rows import row as blank_row
 from tests.support import in_process
 from tests.support.in_process import Row
 
@@ -394,3 +398,47 @@ def test_a_leader_that_was_copied_before_its_election_proves_nothing_of_groups(o
     other = replica(2, [(2, 0, 19), (3, 20, 29), (4, 30, 39)], topic_id=TOPIC_ID, alive=True)
     row = _row(_commit(26, 3), leader=leader, others=[other], metadata=_metadata(leader_epoch=4))
     assert row["affected"] is affected
+
+
+def _nobody_leads(root: Path, replicas: list[int]) -> Row:
+    """Broker 1 is all that the input has; the group has consumed what broker 1 does not hold."""
+    _broker(root, 1, offsets=[_batch(0, 0, _offset_commit("g", 0, 15, 0))], batches=DATA, epochs=TABLE)
+    partition = {"partition": 0, "leader": -1, "leader_epoch": 3, "replicas": replicas, "isr": replicas[-1:]}
+    topics = [{"topic": "t", "partitions": [partition]}]
+    (root / "cluster-metadata.json").write_text(
+        json.dumps({"version": 1, "cluster_id": kafka_files.CLUSTER_ID, "topics": topics}), encoding="utf-8"
+    )
+    (row,) = in_process.audit(root)["consumer_impacts"]
+    return row
+
+
+def test_a_group_whose_next_leader_is_not_in_the_input_has_lost_an_unknown_number_and_not_none(tmp_path: Path) -> None:
+    row = _nobody_leads(tmp_path, [1, 2])
+    assert row["affected"] is None
+    assert {row[name] for name in ("records_gone", "records_reread", "records_missed")} == {None}
+    assert "nobody leads" in row["reason"]
+
+
+def test_a_group_whose_next_leader_is_the_only_replica_has_lost_what_that_lacks(tmp_path: Path) -> None:
+    row = _nobody_leads(tmp_path, [1])
+    assert (row["affected"], row["records_reread"]) == (True, 0)
+
+
+def _choice(broker: int, rank: int | None, lost: int | None = 0) -> WhatIfLeader:
+    return blank_row(WhatIfLeader, candidate_id=broker, rank=rank, lost_offsets=lost)
+
+
+@pytest.mark.parametrize(
+    ("choices", "is_open"),
+    [
+        pytest.param([_choice(1, 1), _choice(2, 2, 9)], False, id="it loses least"),
+        pytest.param([_choice(2, 1), _choice(1, 2)], False, id="nor does it lose anything"),
+        pytest.param([_choice(2, 1), _choice(1, 2, 5)], True, id="another one loses less"),
+        pytest.param([_choice(1, 1), _choice(2, None, None)], True, id="another one is not known"),
+        pytest.param([_choice(2, 1)], True, id="it cannot lead"),
+    ],
+)
+def test_whose_records_the_next_leader_has(choices: list[WhatIfLeader], is_open: bool) -> None:
+    nobody = replace(nothing_known("t", 0), leader=-1, no_leader=True)
+    assert is_election_open(nobody, Leadership(1, INFERRED), choices) is is_open
+    assert not is_election_open(replace(nobody, no_leader=False), Leadership(1, INFERRED), choices), "no metadata says so"

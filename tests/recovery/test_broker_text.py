@@ -36,6 +36,22 @@ def test_what_is_not_known_is_never_nothing() -> None:
     assert "at least 4 records" in said_of(broker(StartOutcome.COPY_FIRST, StartBecause.TRUNCATES, lost_unknown=1, lost_records=4))
 
 
+UNKNOWN = [one for one in StartBecause if OUTCOME_OF[one] is StartOutcome.UNKNOWN and one is not StartBecause.EMPTIES]
+
+
+@pytest.mark.parametrize("reason", UNKNOWN)
+def test_what_is_not_known_says_what_to_give(reason: StartBecause) -> None:
+    told = said_of(broker(StartOutcome.UNKNOWN, reason))
+    assert told.endswith("."), "a sentence of its own"
+    assert len(told.split(". ")) == 2
+
+
+def test_a_start_is_asked_about_once() -> None:
+    unread = broker(StartOutcome.UNKNOWN, StartBecause.NOT_COMPARED, StartBecause.NOT_READ)
+    assert said_of(unread).endswith("could not be read. Copy again what the input problems name.")
+    assert "--partition" not in said_of(unread)
+
+
 def test_who_repairs_copies_what_would_be_lost() -> None:
     both = broker(StartOutcome.REPAIR_FIRST, StartBecause.STAYS_DIVERGED, StartBecause.TRUNCATES, lost_records=3)
     assert said_of(both).startswith("COPY, THEN REPAIR: ")

@@ -15,7 +15,7 @@ from replica_audit.partition.choices.what_if import Cut, cuts_since, leader_rows
 from replica_audit.partition.findings.acknowledging import acknowledging_all
 from replica_audit.partition.findings.audited import Audited
 from replica_audit.partition.findings.compared_pairs import ComparedPairs
-from replica_audit.partition.findings.consumers import as_groups_find_it, impact_rows
+from replica_audit.partition.findings.consumers import as_groups_find_it, impact_rows, is_election_open
 from replica_audit.partition.findings.found_rows import checked_row, found_rows, recovery_takes
 from replica_audit.partition.findings.incident_rows import incident_rows
 from replica_audit.partition.findings.roles import role_rows
@@ -204,6 +204,7 @@ class PartitionAudit:
                     self.readable,
                     context=self.context,
                     leader_is_down=self.cluster.broker_states.get(self.leadership.leader_id) == "down",
+                    is_election_open=is_election_open(self.metadata, self.leadership, choices),
                 )
             ),
             damaged_batches=damaged,

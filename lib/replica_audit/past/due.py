@@ -133,15 +133,14 @@ def _elections(offline: pa.Table) -> Sequence[DueElection]:
 
 
 def _groups(run: PastRun, own: ds.Expression, apart: pa.Table | None) -> DueGroups:
-    sums = ("records_gone", "records_reread", "records_missed")
+    sums = ("records_reread", "records_missed")
     found = _without(run.read(CONSUMER_IMPACTS, (*_KEY, "group_id", *sums), own & ds.field("affected")), apart)
     names = found.group_by("group_id").aggregate([])
     first = pc.select_k_unstable(names, min(NAMED, names.num_rows), [("group_id", "ascending")])
-    gone, reread, missed = (KnownSum(_sum(found, name), found[name].null_count) for name in sums)
+    reread, missed = (KnownSum(_sum(found, name), found[name].null_count) for name in sums)
     return DueGroups(
         count=names.num_rows,
         names=tuple(str(name) for name in names["group_id"].take(first).to_pylist()),
-        gone=gone,
         reread=reread,
         missed=missed,
         partitions=_partitions(found),

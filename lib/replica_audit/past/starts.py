@@ -47,7 +47,7 @@ def broker_starts(tables: ArrowTables, run_id: str, known: Mapping[Broker, Start
     for broker, reason in of_brokers.items():
         because[broker][reason] += 1
     for broker, problems in unread.items():
-        because[broker][StartBecause.NOT_READ] += problems
+        because[broker][StartBecause.NOT_READ] = max(because[broker][StartBecause.NOT_READ], problems)  # a replica's file is one of them
     return [
         _row(run_id, broker, starts, logs.get(broker, (0, None)), outcomes[broker], because[broker])
         for broker in sorted({*logs, *outcomes, *of_brokers})

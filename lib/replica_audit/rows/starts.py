@@ -135,7 +135,7 @@ class BrokerStart(RunKeys):
     outcomes: Annotated[Mapping[str, Bigint], "how many of them have each outcome"]
     because: Annotated[
         Mapping[str, Bigint],
-        "how many of them have each reason, as in replica_starts; not-read counts problems of its folder, too, and "
+        "how many of them have each reason, as in replica_starts; not-read counts problems of its folder where they are more, and "
         "two-copies-of-the-broker is about the broker",
     ]
     partitions: Annotated[tuple[str, ...], "the first three partitions with the outcome of the broker; of safe: none"]

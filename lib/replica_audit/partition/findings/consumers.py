@@ -11,6 +11,7 @@ from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.consumers import impact
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.rows.history import ConsumerImpact
+from replica_audit.rows.what_if import WhatIfLeader
 
 
 def as_groups_find_it(
@@ -26,6 +27,16 @@ def as_groups_find_it(
     return with_new_epoch(leader, new_epoch) if leader.has_epochs else leader
 
 
+def is_election_open(metadata: PartitionMetadata, leadership: Leadership, choices: Sequence[WhatIfLeader]) -> bool:
+    """Whether nobody leads, and another replica than the inferred leader may be elected, with other records."""
+    if not metadata.no_leader or leadership.source != INFERRED:
+        return False
+    own = next((choice for choice in choices if choice.candidate_id == leadership.leader_id), None)
+    if own is None or any(choice.rank is None for choice in choices):
+        return True
+    return own.rank != 1 and own.lost_offsets != 0
+
+
 def impact_rows(
     metadata: PartitionMetadata,
     commits: Sequence[CommittedOffset],
@@ -34,6 +45,7 @@ def impact_rows(
     *,
     context: Context,
     leader_is_down: bool = False,
+    is_election_open: bool = False,
 ) -> Iterator[ConsumerImpact]:
     """One row per group that committed an offset of the partition.
 
@@ -45,6 +57,7 @@ def impact_rows(
         context: of the partition.
         leader_is_down: whether metadata says so: nothing was written after the copy. (A marker of a clean shutdown does not say it: the
             broker may have been restarted before the groups' offsets were copied.)
+        is_election_open: whether nobody leads, and another replica than `leader` may, with other records.
     """
     topic_id = metadata.topic_id or (leader.topic_id if leader else None)
     for commit in sorted(commits, key=lambda one: one.group_id):
@@ -52,6 +65,8 @@ def impact_rows(
             continue  # of an earlier topic of this name
         if leader is None or leader.unreadable:
             yield impact.unknown(commit, "the leader's log is not in the input, or cannot be read")
+        elif is_election_open:
+            yield impact.unknown(commit, "nobody leads the partition, and it is not known with which records the next leader leads")
         elif leader.topic_id and leader.topic_id != topic_id:
             yield impact.unknown(commit, "the leader's log is of an earlier topic of this name")
         else:

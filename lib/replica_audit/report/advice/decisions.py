@@ -157,24 +157,19 @@ def _groups(facts: DueFacts) -> Iterator[DueDecision]:
     found = facts.groups
     if found.count:
         named = ", ".join(map(visible, found.names)) + _more(found.count)
+        several = found.count > 1
         yield DueDecision(
             urgency=Urgency.GROUPS,
-            text=f"{found.count} consumer group{'s' if found.count > 1 else ''} consumed {_number(found.gone)} records that a truncation "
-            f"removes ({named}). If nothing is done, {_up_to(found.reread, ' records')} are read again and {_up_to(found.missed)} are "
-            "skipped.",
+            text=f"{found.count} consumer group{'s' if several else ''} ({named}) consumed records that are lost. Unless reset, "
+            f"{'they read' if several else 'it reads'} {_up_to(found.reread, ' records')} again and {'skip' if several else 'skips'} "
+            f"{_up_to(found.missed)}.",
             partitions=found.partitions.first,
         )
 
 
-def _number(amount: KnownSum) -> str:
-    if not amount.unknown:
-        return str(amount.known)
-    return f"at least {amount.known}" if amount.known else "an unknown number of"
-
-
 def _up_to(amount: KnownSum, noun: str = "") -> str:
     if not amount.unknown:
-        return f"up to {amount.known}{noun}"
+        return f"up to {amount.known}{noun}" if amount.known else f"no{noun}" if noun else "none"
     return f"{amount.known}{noun} or more" if amount.known else f"an unknown number{' of' if noun else ''}{noun}"
 
 

@@ -61,7 +61,6 @@ class DueGroups:
 
     count: int = 0
     names: tuple[str, ...] = ()
-    gone: KnownSum = NOTHING
     reread: KnownSum = NOTHING
     missed: KnownSum = NOTHING
     partitions: DuePartitions = NONE
@@ -99,7 +98,6 @@ def due_of(facts: RecoveryFacts) -> DueFacts:
         groups=DueGroups(
             count=len(groups),
             names=tuple(groups[:NAMED]),
-            gone=KnownSum.of(one.records_gone for one in facts.groups),
             reread=KnownSum.of(one.records_reread for one in facts.groups),
             missed=KnownSum.of(one.records_missed for one in facts.groups),
             partitions=_partitions([(one.topic, one.partition) for one in facts.groups]),

@@ -27,7 +27,7 @@ _SAYS: dict[StartBecause, str] = {
     StartBecause.OTHER_LOSES_LESS: "would lead {n} {partition} itself, at the cost of more records than another leader",
     StartBecause.TORN_END: "{n} {log} {end} in half a batch after a clean stop: what is appended behind cannot be read",
     StartBecause.DOES_NOT_LOAD: "{n} {log} {is_} damaged",
-    StartBecause.BECOMES_STRAY: "sets {n} {log} aside (-stray) and goes on without {them}",
+    StartBecause.BECOMES_STRAY: "sets {n} {log} aside (-stray) and goes on without {it}",
     StartBecause.SETS_ASIDE: "nobody else holds all records of {n} of them",
     StartBecause.CANNOT_FOLLOW: "{n} {follower} never {catch} up",
     StartBecause.STAYS_DIVERGED: "{n} {follower} {stay} diverged, and Kafka does not notice",
@@ -38,17 +38,29 @@ _SAYS: dict[StartBecause, str] = {
     StartBecause.SHORT_COPY: "{n} {copy} {end} below the high watermark",
     StartBecause.LEADER_GUESSED: "of {n} {replica} the leader is a guess",
     StartBecause.LEADER_DAMAGED: "leads {n} {partition} with a damaged log",
-    StartBecause.MAY_BECOME_STRAY: "{n} {log} {lack} partition.metadata: it is set aside, if the copy is whole",
+    StartBecause.MAY_BECOME_STRAY: "{n} {log} {lack} partition.metadata: {they} {is_} set aside, if the copy is whole",
     StartBecause.ELECTION_UNKNOWN: "nobody leads {n} {partition}, and what an election loses is not known",
     StartBecause.MISSING: "{n} {replica} {is_} not in the input",
     StartBecause.COPIED_TWICE: "the input has two copies of it",
+}
+# what to give so that it is known
+_WANTED: dict[StartBecause, str] = {
+    StartBecause.NOT_READ: "Copy again what the input problems name.",
+    StartBecause.SHORT_COPY: "Copy {it} again while the broker is stopped.",
+    StartBecause.LEADER_GUESSED: "Give cluster-metadata.json (command describe-cluster).",
+    StartBecause.LEADER_DAMAGED: "Copy {it} again; where the broker has the same, keep every replica.",
+    StartBecause.MAY_BECOME_STRAY: "Copy partition.metadata, too, if the broker has it.",
+    StartBecause.ELECTION_UNKNOWN: "Copy the other brokers' replicas of {it} first.",
+    StartBecause.MISSING: "Copy its folder, too.",
+    StartBecause.COPIED_TWICE: "Leave the older copy out.",
 }
 _ONE_SEVERAL = {
     "partition": ("partition", "partitions"),
     "log": ("log", "logs"),
     "end": ("ends", "end"),
     "is_": ("is", "are"),
-    "them": ("it", "them"),
+    "it": ("it", "them"),
+    "they": ("it", "they"),
     "follower": ("follower", "followers"),
     "catch": ("catches", "catch"),
     "stay": ("stays", "stay"),
@@ -86,7 +98,21 @@ def said_of(start: BrokerStart) -> str:
     is_copied = outcome is StartOutcome.REPAIR_FIRST and any(
         OUTCOME_OF[StartBecause(one)] is StartOutcome.COPY_FIRST for one in start.because
     )
-    return f"{'COPY, THEN REPAIR' if is_copied else _SHOUTED[outcome]}{known}: {told}{_waits(start)}{_leads(start)}"
+    said = f"{'COPY, THEN REPAIR' if is_copied else _SHOUTED[outcome]}{known}: {told}{_waits(start)}{_leads(start)}"
+    return ". ".join([said, *_wanted(start)])
+
+
+def _wanted(start: BrokerStart) -> Iterator[str]:
+    """What to do so that it is known, of a start of which it is not."""
+    asked = [text.format(**_forms(start.because[one])) for one, text in _WANTED.items() if one in start.because]
+    if asked:
+        yield " ".join(asked)
+    elif StartBecause.NOT_COMPARED in start.because and start.partitions:
+        yield f"What is missing: --partition {visible(start.partitions[0])}."
+
+
+def _forms(number: int) -> dict[str, str]:
+    return {name: forms[number != 1] for name, forms in _ONE_SEVERAL.items()}
 
 
 def _reasons(start: BrokerStart) -> Iterator[str]:
@@ -107,7 +133,7 @@ def _reasons(start: BrokerStart) -> Iterator[str]:
 
 def phrase(reason: StartBecause, number: int) -> str:
     """A reason of so many replicas, in words; not those that lose records by truncation."""
-    return _SAYS[reason].format(n=number, **{name: forms[number != 1] for name, forms in _ONE_SEVERAL.items()})
+    return _SAYS[reason].format(n=number, **_forms(number))
 
 
 def _named(start: BrokerStart) -> str:
