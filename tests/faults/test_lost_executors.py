@@ -19,10 +19,11 @@ from typing import Any
 import pytest
 
 from replica_audit.config import Settings
+from replica_audit.rows import AUDIT_RUNS
 from tests.cluster_mode.standalone import Cluster, standalone
 from tests.cluster_mode.test_standalone import AT_LOOPBACK
 from tests.faults.audit_process import AuditProcess, files_below, processes, started
-from tests.faults.nights import LOSS, unknown_files
+from tests.faults.nights import LOSS, read, unknown_files
 from tests.support.engines import differing_tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.nightly]
@@ -157,3 +158,21 @@ def test_a_task_that_is_made_a_second_time_because_it_is_slow(cluster: Cluster, 
     ended = audited(cluster, tmp_path, SPECULATING, lambda _executor, _worker: None)
     assert [event for event in ended if event["Task Info"]["Speculative"] and event["Task End Reason"]["Reason"] == "Success"]
     assert Counter(event["Task End Reason"]["Reason"] for event in ended)["TaskKilled"] >= 1, "the first attempt stood still"
+
+
+def test_all_executors_are_killed_once_the_replicas_are_compared(cluster: Cluster, tmp_path: Path) -> None:
+    for attempt in range(ATTEMPTS):
+        warehouse, working = tmp_path / f"warehouse-{attempt}", tmp_path / f"working-{attempt}"
+        working.mkdir()
+        options = SEVERAL_TASKS.replace("spark.eventLog.enabled=true", "spark.eventLog.enabled=false")
+        arguments = ("--input", str(LOSS), "--run-id", "one")
+        with started(warehouse, working, *arguments, SPARK_MASTER=cluster.master, SPARK_SUBMIT_ARGS=options) as audit:
+            while audit.is_running() and not any("compared the replicas" in line for line in audit.lines):
+                time.sleep(0.01)
+            told(executors(cluster), signal.SIGKILL)
+            code = audit.end()
+        if code == 1:
+            assert differing_tables(warehouse, [str(LOSS)], Settings()) == []
+        else:
+            assert (code, "does not count" in audit.errors()) == (2, True), audit.errors()
+            assert {row["status"] for row in read(warehouse, AUDIT_RUNS)} == {"running"}

@@ -13,12 +13,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from replica_audit import cli, pipeline
+from replica_audit.engine import findings as findings_of
+from replica_audit.errors import OutputError
 from replica_audit.past.findings import ListedRows
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.report.text import plain_text as text
 from replica_audit.report.text.json_report import json_pieces
-from replica_audit.rows import FINDINGS, WHAT_IF_LEADERS
+from replica_audit.rows import AUDIT_RUNS, FINDINGS, WHAT_IF_LEADERS
 from replica_audit.rows.arrow import FOUND, schema_of
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
@@ -104,3 +106,23 @@ def test_an_outage_alone_fails_the_run(spark: SparkSession, made: tuple[Path, An
     assert report.clusters[0].verdicts == {"identical": 2}
     assert (report.exit_code, report.changes) == (1, {"persisting": 2})
     assert run(spark, warehouse, "four", OFFLINE, fail_on="critical").exit_code == 0
+
+
+def test_a_run_whose_findings_are_lost_on_the_way_does_not_count(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = findings_of.with_history
+    with monkeypatch.context() as lossy:
+        lossy.setattr(findings_of, "with_history", lambda *given: whole(*given).where("code <> 'committed_loss'"))
+        with pytest.raises(OutputError, match=r"does not count.* committed_loss critical replica_verdicts has 3, findings 0") as raised:
+            run(spark, tmp_path, "one", LOSS)
+    assert raised.value.exit_code == 2
+    assert {row["status"] for row in read(tmp_path, AUDIT_RUNS)} == {"running"}
+    assert run(spark, tmp_path, "one", LOSS).exit_code == 1, "the same run, made again"
+    assert read(tmp_path, FINDINGS, code="committed_loss")
+
+
+def test_nothing_stays_in_the_storage_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
+    spark.catalog.clearCache()
+    run(spark, tmp_path, "one", LOSS, compare="records")
+    assert not spark.sparkContext._jsc.getPersistentRDDs()

@@ -43,7 +43,7 @@ _AUDIT_EXIT = """\
 exit codes:
   0    nothing found, or only acknowledged findings (--acknowledged)
   1    findings at or above --fail-on, new or persisting, that are not acknowledged
-  2    wrong usage or configuration, no readable input, a disk error, or a run that another process is making
+  2    wrong usage or configuration, no readable input, a disk error, lost rows, or a run that another process is making
   3    nothing at or above --fail-on, but some input could not be read, some replicas or records could not be
        compared, or nothing was compared at all
   70   a bug in this program; the traceback shows where

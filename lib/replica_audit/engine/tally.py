@@ -65,6 +65,14 @@ class Tally:
         """Findings in all that are not acknowledged."""
         return self.severities.total()
 
+    @property
+    def findings(self) -> Counter[str]:
+        """By cluster: findings, acknowledged or not."""
+        found = Counter[str]()
+        for (cluster, _name), number in [*self.severities.items(), *self.acknowledged.items()]:
+            found[cluster] += number
+        return found
+
     def files_of(self, table: str) -> list[WrittenFile]:
         """The files with rows of a table."""
         return [file for file in self.files if file.table == table]

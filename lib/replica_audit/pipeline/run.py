@@ -34,9 +34,10 @@ from replica_audit.engine.spark import (
 )
 from replica_audit.engine.spark_records import with_keys
 from replica_audit.engine.tally import Tally, tally, totals
-from replica_audit.errors import AuditError, UsageError
+from replica_audit.errors import AuditError, OutputError, UsageError
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
+from replica_audit.past.agreement import RunNumbers, disagreement
 from replica_audit.past.doubts import doubts_of
 from replica_audit.past.earlier_runs import earlier_runs, refuse_damaged
 from replica_audit.past.missing_input import MissingInput, PresentCluster, missing_input, without_acknowledged
@@ -80,7 +81,7 @@ def audit(spark: SparkSession, request: AuditRequest, tell: TellsEvent) -> Repor
 
     Raises:
         UsageError: the inputs contradict each other, nothing in them can be audited, or another process makes the run.
-        OutputError: the warehouse or Spark's working directory cannot be written, or not to the end.
+        OutputError: the warehouse or Spark's working directory cannot be written, or not to the end, or rows were lost on the way.
     """
     try:
         return _Audit(spark, request, Progress(tell)).run()
@@ -111,6 +112,7 @@ class _Audit:
         clusters = tuple(root.cluster_id for root in self.found.roots)
         self.rows = RunRows(warehouse=self.warehouse, request=request, clusters=clusters)
         self.missing: list[MissingInput] = []
+        self.kept: list[DataFrame] = []  # in Spark's storage until the run ends
 
     def run(self) -> Report:
         roots = self.found.roots
@@ -125,12 +127,19 @@ class _Audit:
                 return self._audit(roots, held)
         except UsageError as error:  # of tables that cannot be read, among others
             raise faults.removal(request.warehouse) or error from None
+        finally:
+            for frame in self.kept:
+                frame.unpersist()
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        self.kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+        return frame
 
     def _audit(self, roots: Sequence[Root], held: Hold) -> Report:
         settings, request = self.request.settings, self.request
         self.progress.begin(Stage.LISTING)
         sources = [source for root in roots for source in root.sources()]
-        listed = inventory(source_rows(self.spark, sources), settings.topics).persist(StorageLevel.MEMORY_AND_DISK)
+        listed = self._keep(inventory(source_rows(self.spark, sources), settings.topics))
         seen = Amounts.of(listed)
         self.has_replicas = bool(seen.replicas)
         copied = metadata_copies(listed) if seen.copies else {}
@@ -150,7 +159,7 @@ class _Audit:
             """What coordinators say; read a second time, apart, rather than keeping all segments for the sake of a few."""
             of_coordinators = listed.where(F.col("topic") == F.lit(topic))
             found = stage(gather(of_coordinators, read(of_coordinators)), self.facts) if is_there else None
-            return None if found is None else found.persist(StorageLevel.MEMORY_AND_DISK)
+            return None if found is None else self._keep(found)
 
         read = self._reading(seen)
         committed = told(seen.offsets, GROUP_OFFSETS_TOPIC, commits)
@@ -159,28 +168,23 @@ class _Audit:
         said = f"reading {count(seen.files, 'segment')} of {count(seen.replicas, 'replica')}, {seen.size / 1e6:.1f} MB"
         self.progress.begin(Stage.READING, said, segments=seen.files, replicas=seen.replicas, bytes=seen.size)
         scanned = gather(listed, read(listed))
-        scanned = scanned if begun is None else scanned.persist(StorageLevel.MEMORY_AND_DISK)
+        scanned = scanned if begun is None else self._keep(scanned)
         gathered = with_transactions(with_commits(scanned, committed), begun)
         if settings.compare == "records":
-            gathered = with_keys(gathered.persist(StorageLevel.MEMORY_AND_DISK), self.facts, self._tasks_for(seen.files), seen.size)
+            gathered = with_keys(self._keep(gathered), self.facts, self._tasks_for(seen.files), seen.size)
         places = {} if held.replaces else self.warehouse.places_of_files(OF_PARTITIONS)
         into_files = partial(judge_into_files, files=partial(TableFiles, places, request.run_id))
-        audited = (into_files if places else judge)(gathered, self.facts).persist(StorageLevel.MEMORY_AND_DISK)
+        audited = self._keep((into_files if places else judge)(gathered, self.facts))
         outcomes = audited if places else outcomes_of(audited)
         problems = self._problems([listed, *(frame for frame in (committed, begun) if frame is not None)], outcomes)
-        try:
-            found = tally(outcomes, first_findings.worst_first, first_findings.WORST)
-            self.progress.say(f"compared the replicas of {count(found.audited, 'partition')}", partitions=found.audited)
-            for line in first_findings.lines(found.worst, found.finding_count, labels({root.cluster_id: root.path for root in roots})):
-                self.progress.say(line)
-            self.progress.begin(Stage.WRITING, "writing the tables")
-            made = found.files_of if places else partial(self._rows_of, audited)
-            self._write_tables(made, outcomes, problems, found, held)
-            self._conclude(found, held)
-        finally:
-            for frame in (listed, committed, begun, scanned, gathered, audited):
-                if frame is not None:
-                    frame.unpersist()
+        found = tally(outcomes, first_findings.worst_first, first_findings.WORST)
+        self.progress.say(f"compared the replicas of {count(found.audited, 'partition')}", partitions=found.audited)
+        for line in first_findings.lines(found.worst, found.finding_count, labels({root.cluster_id: root.path for root in roots})):
+            self.progress.say(line)
+        self.progress.begin(Stage.WRITING, "writing the tables")
+        made = found.files_of if places else partial(self._rows_of, audited)
+        self._write_tables(made, outcomes, problems, found, held)
+        self._conclude(found, held)
         self.progress.end("done")
         return report_of(PastRun(self.warehouse.tables, request.run_id))
 
@@ -220,7 +224,11 @@ class _Audit:
         return partial(segments, tasks=tasks, total_bytes=there.size, has_collections=has_collections, has_logs=has_logs, compare=compare)
 
     def _conclude(self, found: Tally, held: Hold) -> None:
-        """Write the run down as complete."""
+        """Write the run down as complete.
+
+        Raises:
+            OutputError: two of its tables do not agree: the run does not count.
+        """
         starts = broker_starts(self.warehouse.tables, self.request.run_id, known_of_brokers(self.facts, self._missing_brokers()))
         rows = self.warehouse.frame(BROKER_STARTS, [as_dict(row) for row in starts])
         self.warehouse.write_all([(BROKER_STARTS, rows)], self.request.run_id, replace=held.replaces, fence=held.attempt.fence)
@@ -240,10 +248,11 @@ class _Audit:
         table_rows = {table.name: sizes[table.name] for table in OF_PARTITIONS} | {INPUT_ERRORS.name: len(problems)}
         table_rows[BROKER_STARTS.name] = len(starts)
         table_rows[FINDINGS.name] = written.count(FINDINGS.name, run_id=self.request.run_id) or 0
+        of_cluster = {root.cluster_id: {**self._counts(root, found), "input_errors": counted[root.cluster_id]} for root in self.found.roots}
+        self._refuse_lost_rows(RunNumbers(table_rows=table_rows, of_cluster=of_cluster, found=found.findings))
         attempt = held.complete()
         finished_at = attempt.started_at + timedelta(seconds=round(self.progress.seconds, 1))
         of_run = {"exit_code": code, "finished_at": finished_at, "table_rows": table_rows}
-        of_cluster = {root.cluster_id: {**self._counts(root, found), "input_errors": counted[root.cluster_id]} for root in self.found.roots}
         for one in self.missing:
             if one.broker_ids is None:
                 of_cluster[one.cluster_id] = _missing_cluster(one)
@@ -251,6 +260,14 @@ class _Audit:
                 of_cluster[one.cluster_id]["missing_broker_ids"] = list(one.broker_ids)
         self.rows.write(attempt, of_run, of_cluster or {NO_CLUSTER: {"input_errors": counted.total()}}, replace=True)
         held.confirm()
+
+    def _refuse_lost_rows(self, numbers: RunNumbers) -> None:
+        lost = disagreement(self.warehouse.tables, self.request.run_id, numbers)
+        if lost is not None:
+            raise OutputError(
+                f"--run-id {self.request.run_id} does not count, rows were lost on the way: {lost.sentence()}; most likely executors of "
+                "Spark were killed: give the same --run-id again"
+            )
 
     def _counts(self, root: Root, found: Tally) -> dict[str, object]:
         """What the row of a cluster in `audit_runs` says of it."""
