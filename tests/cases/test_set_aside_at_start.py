@@ -52,6 +52,7 @@ def test_the_leader_has_no_topic_id(tmp_path: Path, *, collected: bool) -> None:
     assert (found.exit_code, _strays(found)) == (1, {("will_become_stray", "error", 1)})
     (start,) = [one for one in found.tables["broker_starts"] if one["broker_id"] == 1]
     assert start["outcome"] == "repair-first"
+    assert (start["lost_records"], start["lost_by_transaction"]["plain"]) == (5, 5)
     (row,) = [row for row in found.tables["findings"] if row["code"] == "will_become_stray"]
     assert "leads with it: the others truncate theirs" in row["summary"]
     assert "alone holds offsets 10..14 of epoch 1" in row["summary"]

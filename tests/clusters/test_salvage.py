@@ -13,6 +13,7 @@ from tests.clusters.test_scenarios import SHARED
 from tests.kafka_lab.files import replica_directories
 from tests.kafka_lab.records import batches_of
 from tests.salvage.made import audited, lines, rows, saved
+from tests.salvage.test_by_transaction import held_against_salvage
 
 pytestmark = pytest.mark.clusters
 BEFORE = sorted(SHARED.glob("*/before"))
@@ -41,6 +42,13 @@ def test_what_is_removed_is_saved(root: Path, tmp_path: Path) -> None:
         }
         if decoded or "ibp-0.10.2" not in str(root):  # the decoder knows magic 2 alone
             assert decoded == {record for record in held if record[:3] == place}
+
+
+@pytest.mark.parametrize("root", BEFORE, ids=lambda path: path.parent.name)
+def test_what_is_removed_is_split_by_transaction(root: Path, tmp_path: Path) -> None:
+    found = held_against_salvage(root, tmp_path / "out")
+    if root.parent.name == "txn-loss":
+        assert found == Counter(committed=9, aborted=9, markers=12)
 
 
 @needs_shared

@@ -29,6 +29,7 @@ OF_THE_BYTES = {
     "mismatch": ("kind", "record", "compared_end_offset", "unread"),
     "damaged": ("computed_crc",),
     "elsewhere": ("outcome",),  # which the record of a transaction marker says
+    **dict.fromkeys(("lost_by_transaction", "held_alone_by_transaction"), ("committed", "aborted", "unknown")),  # likewise
 }
 TABLE_OF_THE_BYTES = "damaged_batches"
 # what says in `replica_verdicts` that the keys of a compacted log were compared unasked, which takes records, or that they were not

@@ -8,6 +8,7 @@ import pytest
 
 from replica_audit import cli
 from replica_audit.report.text.brokers_text import MOST, broker_items, replica_text, said_of
+from replica_audit.rows.pair_structs import RecordsByTransaction
 from replica_audit.rows.starts import OUTCOME_OF, BrokerStart, ReplicaStart, StartBecause, StartOutcome
 from tests.recovery.blank_rows import row
 
@@ -50,6 +51,47 @@ def test_a_start_is_asked_about_once() -> None:
     unread = broker(StartOutcome.UNKNOWN, StartBecause.NOT_COMPARED, StartBecause.NOT_READ)
     assert said_of(unread).endswith("could not be read. Copy again what the input problems name.")
     assert "--partition" not in said_of(unread)
+
+
+MIXED = RecordsByTransaction(committed=12, plain=10, aborted=5, open=3, markers=4)
+
+
+@pytest.mark.parametrize(
+    ("committed", "split", "said"),
+    [
+        (0, MIXED, "30 records and 4 transaction markers (12 of committed transactions, 10 plain, 5 aborted, 3 open)"),
+        (
+            34,
+            MIXED,
+            "30 records and 4 transaction markers (12 of committed transactions, 10 plain, 5 aborted, 3 open; 34 offsets committed)",
+        ),
+        (20, RecordsByTransaction(plain=34), "34 records (20 committed)"),
+        (None, RecordsByTransaction(plain=34), "34 records (34 plain)"),
+        (0, RecordsByTransaction(plain=30, unknown=4), "34 records (30 plain, 4 unknown)"),
+        (0, RecordsByTransaction(markers=34), "34 transaction markers"),
+        (20, None, "34 records (20 committed)"),
+        (None, None, "34 records"),
+    ],
+)
+def test_lost_records_by_transaction(committed: int | None, split: RecordsByTransaction | None, said: str) -> None:
+    known = {"lost_records": 34, "lost_committed": committed, "lost_by_transaction": split, "first_offset": 8, "leader_id": 1}
+    replica = row(ReplicaStart, outcome="copy-first", because=("truncates",), broker_id=2, **known)
+    assert replica_text(replica) == f"truncates {said} from offset 8 on, which the leader does not hold (leader 1)"
+    if committed is not None:
+        broken = broker(
+            StartOutcome.COPY_FIRST, StartBecause.TRUNCATES, lost_records=34, lost_committed=committed, lost_by_transaction=split
+        )
+        assert said_of(broken) == f"COPY FIRST: truncates {said} of t-0, which the leader does not hold"
+
+
+def test_what_is_set_aside_is_not_truncated() -> None:
+    known = {"lost_records": 34, "lost_by_transaction": MIXED}
+    aside = broker(StartOutcome.REPAIR_FIRST, StartBecause.BECOMES_STRAY, StartBecause.SETS_ASIDE, **known)
+    assert "nobody else holds 30 records and 4 transaction markers (12 of" in said_of(aside)
+    both = broker(StartOutcome.REPAIR_FIRST, StartBecause.BECOMES_STRAY, StartBecause.SETS_ASIDE, StartBecause.TRUNCATES, **known)
+    assert "removes 30 records and 4 transaction markers" in said_of(both)
+    replica = row(ReplicaStart, outcome="repair-first", because=("becomes-stray", "sets-aside-the-only-copy"), broker_id=2, **known)
+    assert "; nobody else holds 30 records and 4 transaction markers (12 of committed transactions," in replica_text(replica)
 
 
 def test_who_repairs_copies_what_would_be_lost() -> None:

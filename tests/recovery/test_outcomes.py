@@ -7,27 +7,35 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from replica_audit.config import Settings
 from replica_audit.local_run import triage
+from replica_audit.past.starts import broker_starts
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
 from replica_audit.protocol.verdict.acknowledgement import AckState
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.outcomes import AuditedRows, replica_starts
+from replica_audit.rows import REPLICA_STARTS
+from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.codes import Cause
+from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.findings import AcknowledgedBy, FoundFinding, SetAsideLog
+from replica_audit.rows.pair_structs import RecordsByTransaction
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.replicas import ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import ReportedProblem
 from replica_audit.rows.starts import OUTCOME_OF, BrokerStart, ReplicaStart, StartBecause, StartOutcome
 from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
+from replica_audit.storage.warehouse.memory import MemoryTables
 from tests.recovery.blank_rows import row
 from tests.support import in_process
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 PLACE: dict[str, Any] = {"topic": "t", "partition": 0}
+SPLIT = RecordsByTransaction(committed=1, aborted=2, markers=1)
 LOGS = [row(ReplicaLog, **PLACE, broker_id=broker, state="current") for broker in (1, 2)]
 
 
@@ -61,10 +69,17 @@ def test_a_replica_that_is_alone_is_safe_only_where_metadata_says_so() -> None:
 
 
 def test_records_that_only_the_follower_holds_are_copied_first() -> None:
-    losing = {"truncation_offset": 10, "divergence_offset": 10, "lost_offsets": 5, "lost_records": 4, "removed_committed": 3}
+    losing = {
+        "truncation_offset": 10,
+        "divergence_offset": 10,
+        "lost_offsets": 5,
+        "lost_records": 4,
+        "removed_committed": 3,
+        "lost_by_transaction": SPLIT,
+    }
     (start,) = started(verdicts=[verdict(Verdict.COMMITTED_LOSS, **losing)]).values()
     assert (start.outcome, start.because, start.first_offset) == (StartOutcome.COPY_FIRST, (StartBecause.TRUNCATES,), 10)
-    assert (start.lost_offsets, start.lost_records, start.lost_committed) == (5, 4, 3)
+    assert (start.lost_offsets, start.lost_records, start.lost_committed, start.lost_by_transaction) == (5, 4, 3, SPLIT)
     assert started(verdicts=[verdict(Verdict.COMMITTED_LOSS, **(losing | {"already_truncated": True}))]) == {}
     assert started(verdicts=[verdict(Verdict.STALE_TAIL, **(losing | {"lost_offsets": 0}))]) == {}
     unknown = started(verdicts=[verdict(Verdict.STALE_TAIL, **(losing | {"lost_offsets": None, "lost_records": None}))])[2]
@@ -119,12 +134,17 @@ def test_what_is_set_aside_and_fetched_again_is_safe() -> None:
 
 
 def test_the_only_copy_is_not_set_aside_uncopied() -> None:
-    alone = row(SetAsideLog, held_alone_offsets=7)
-    start = started(
-        verdicts=[verdict(Verdict.IDENTICAL)], found=[finding(PartitionCode.WILL_BECOME_STRAY, is_certain=True, set_aside=(alone,))]
-    )[2]
-    assert start.because == (StartBecause.BECOMES_STRAY, StartBecause.SETS_ASIDE)
-    assert (start.outcome, start.lost_offsets, start.lost_records) == (StartOutcome.REPAIR_FIRST, 7, None)
+    unread, read = row(SetAsideLog, held_alone_offsets=7), row(SetAsideLog, held_alone_offsets=5, held_alone_by_transaction=SPLIT)
+
+    def start(*logs: SetAsideLog) -> ReplicaStart:
+        goes = finding(PartitionCode.WILL_BECOME_STRAY, is_certain=True, set_aside=logs)
+        return started(verdicts=[verdict(Verdict.IDENTICAL)], found=[goes])[2]
+
+    found = start(read, unread)
+    assert found.because == (StartBecause.BECOMES_STRAY, StartBecause.SETS_ASIDE)
+    assert (found.outcome, found.lost_offsets, found.lost_records) == (StartOutcome.REPAIR_FIRST, 12, None)
+    assert found.lost_by_transaction is None
+    assert (start(read, read).lost_records, start(read, read).lost_by_transaction) == (8, SPLIT + SPLIT)
 
 
 def test_a_leader_that_is_a_guess_decides_nothing() -> None:
@@ -164,7 +184,14 @@ class TestNobodyLeads:
     def choices(self, *, lost: int = 0, unread: int = 0, **best: Any) -> list[WhatIfLeader]:
         """Broker 1 is the best; broker 2 would lose 9."""
         cut = row(
-            FollowerCut, broker_id=2, catches_up=True, still_diverged=False, truncation_offset=5, lost_offsets=lost, lost_records=lost
+            FollowerCut,
+            broker_id=2,
+            catches_up=True,
+            still_diverged=False,
+            truncation_offset=5,
+            lost_offsets=lost,
+            lost_records=lost,
+            lost_by_transaction=SPLIT,
         )
         first = {"candidate_id": 1, "rank": 1, "election": "unclean", "unread_replicas": unread, "follower_cuts": (cut,)}
         other = {"candidate_id": 2, "rank": 2, "election": "clean", "lost_offsets": 9, "lost_records": 9, "in_isr": True}
@@ -185,6 +212,7 @@ class TestNobodyLeads:
         start = started(choices=self.choices(lost=4), found=[self.offline])[2]
         assert start.because == (StartBecause.TRUNCATES, StartBecause.OTHER_LOSES_LESS)
         assert (start.outcome, start.first_offset, start.lost_records) == (StartOutcome.COPY_FIRST, 5, 4)
+        assert start.lost_by_transaction == SPLIT
 
     def test_an_election_that_nobody_can_judge(self) -> None:
         assert because(choices=self.choices(unread=1), found=[self.offline]) == (StartBecause.ELECTION_UNKNOWN,)
@@ -216,6 +244,21 @@ def test_brokers_of_real_clusters(root: str, expected: dict[int, str]) -> None:
         mine = [start for start in of_replicas if start["broker_id"] == one.broker_id]
         assert sum(one.outcomes.values()) == one.replicas
         assert one.lost_records == sum(start["lost_records"] or 0 for start in mine)
+
+
+def test_the_split_of_a_broker_counts_what_is_not_split_as_unknown() -> None:
+    known = {"outcome": "copy-first", "because": ("truncates",), "lost_offsets": 4, "lost_records": 4}
+    starts = [
+        row(ReplicaStart, topic="t", partition=at, broker_id=2, lost_by_transaction=split, **known)
+        for at, split in enumerate((SPLIT, SPLIT, None))
+    ]
+    rows = [as_dict(one) | {"run_id": "run", "cluster_id": "c"} for one in starts]
+    table = pa.Table.from_pylist(rows, schema=schema_of(REPLICA_STARTS))
+    (found,) = broker_starts(MemoryTables({"replica_starts": table}), "run")
+    assert (found.lost_records, found.lost_by_transaction) == (12, SPLIT + SPLIT + RecordsByTransaction(unknown=4))
+    older = MemoryTables({"replica_starts": table.drop_columns(["lost_by_transaction"])})
+    assert [one.lost_by_transaction for one in older.rows("replica_starts", ReplicaStart, run_id="run")] == [None] * 3
+    assert broker_starts(older, "run")[0].lost_by_transaction == RecordsByTransaction(unknown=12)
 
 
 def test_a_broker_that_was_copied_twice_is_not_known(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from replica_audit.past.run import PastRun, counted
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.report.facts.run_report import BrokerAnswer
 from replica_audit.rows import BROKER_STARTS, INPUT_ERRORS, REPLICA_LOGS, REPLICA_STARTS
+from replica_audit.rows.columns import hints_of
+from replica_audit.rows.pair_structs import RecordsByTransaction
 from replica_audit.rows.starts import OUTCOME_OF, WORST, BrokerStart, ReplicaStart, StartBecause, StartOutcome
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 
@@ -170,9 +172,21 @@ def _row(
         because=dict(sorted(because.items())),
         partitions=tuple(f"{row['topic']}-{row['partition']}" for row in worst.to_pylist()) if outcome is not StartOutcome.SAFE else (),
         **{name: pc.sum(own[name]).as_py() or 0 for name in _LOSSES},
+        lost_by_transaction=_by_transaction(own),
         lost_unknown=len(is_cut),
         acknowledged=len(own.filter(pc.field("is_acknowledged") & (pc.field("outcome") != str(StartOutcome.SAFE)))),
         waits_for=tuple(sorted(leader for (leader,) in waits if leader is not None)),
         leads=elections.total(),
         leads_uncleanly=elections[str(ElectionType.UNCLEAN),],
     )
+
+
+def _by_transaction(starts: pa.Table) -> RecordsByTransaction | None:
+    """What the replicas lose, by transaction; None if that is nothing, or of no replica known how much."""
+    is_split: Any = pc.is_valid(starts["lost_by_transaction"])
+    unsplit = pc.sum(starts.filter(pc.invert(is_split))["lost_records"]).as_py() or 0
+    split = starts.filter(is_split)["lost_by_transaction"]
+    if not len(split) and not unsplit:
+        return None
+    sums = {name: pc.sum(pc.struct_field(split, name)).as_py() or 0 for name in hints_of(RecordsByTransaction)}
+    return RecordsByTransaction(**sums) + RecordsByTransaction(unknown=unsplit)

@@ -18,6 +18,7 @@ from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.recovery.facts import is_emptied, will_be_cut
 from replica_audit.recovery.start_order import electable_brokers, price_of
 from replica_audit.rows.findings import FoundFinding
+from replica_audit.rows.pair_structs import RecordsByTransaction
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.replicas import ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import ReportedProblem
@@ -69,6 +70,7 @@ class _Loss:
     offsets: int | None = 0
     records: int | None = 0
     committed: int | None = 0
+    by_transaction: RecordsByTransaction | None = None
 
 
 _NOTHING = _Loss()
@@ -113,10 +115,10 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
         loss = _Loss(first_offset=cut, offsets=end - cut, records=None, committed=None)
     if StartBecause.LEADER_DAMAGED in reasons:
         reasons.discard(StartBecause.DOES_NOT_LOAD)
-    alone = sum(log.held_alone_offsets for one in found if one.code == PartitionCode.WILL_BECOME_STRAY for log in one.set_aside or ())
-    if StartBecause.BECOMES_STRAY in reasons and alone:
+    alone = _held_alone(found)
+    if StartBecause.BECOMES_STRAY in reasons and alone.offsets:
         reasons.add(StartBecause.SETS_ASIDE)
-        loss = _Loss(first_offset=None, offsets=alone, records=None, committed=None)
+        loss = alone
     ordered = sorted(reasons, key=lambda one: (-WORST[OUTCOME_OF[one]], one))
     outcome = OUTCOME_OF[ordered[0]] if ordered else StartOutcome.SAFE
     return ReplicaStart(
@@ -132,6 +134,20 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
         lost_records=loss.records,
         lost_committed=loss.committed,
         is_acknowledged=_is_acknowledged(found),
+        lost_by_transaction=loss.by_transaction,
+    )
+
+
+def _held_alone(found: Collection[FoundFinding]) -> _Loss:
+    """What the logs of a replica that its broker sets aside alone hold."""
+    logs = [log for one in found if one.code == PartitionCode.WILL_BECOME_STRAY for log in one.set_aside or () if log.held_alone_offsets]
+    read = [log.held_alone_by_transaction for log in logs if log.held_alone_by_transaction is not None]
+    records = sum(read, RecordsByTransaction()) if len(read) == len(logs) else None
+    return _Loss(
+        offsets=sum(log.held_alone_offsets for log in logs),
+        records=None if records is None else records.total,
+        committed=None,
+        by_transaction=records,
     )
 
 
@@ -199,6 +215,7 @@ def _cut(verdict: ReplicaVerdict) -> _Loss:
         offsets=verdict.lost_offsets,
         records=verdict.lost_records,
         committed=verdict.removed_committed,
+        by_transaction=verdict.lost_by_transaction,
     )
 
 
@@ -243,5 +260,11 @@ def _following(cut: FollowerCut | None) -> _Led:
     if not is_cut:
         return _Led(reasons=tuple(reasons))
     first = cut.truncation_offset if cut.restart_offset is None else None
-    loss = _Loss(first_offset=first, offsets=cut.lost_offsets, records=cut.lost_records, committed=cut.removed_committed)
+    loss = _Loss(
+        first_offset=first,
+        offsets=cut.lost_offsets,
+        records=cut.lost_records,
+        committed=cut.removed_committed,
+        by_transaction=cut.lost_by_transaction,
+    )
     return _Led(reasons=(*reasons, StartBecause.TRUNCATES), loss=loss)

@@ -19,6 +19,7 @@ from replica_audit.rows.columns import (
     table,
 )
 from replica_audit.rows.damage import DamagedBatch
+from replica_audit.rows.pair_structs import RecordsByTransaction
 from replica_audit.rows.pairs import AlreadyTruncated, FirstMismatch, LogHole, NeverCatchesUp, NotComparedBecause, WrongLines
 from replica_audit.rows.sequence_gaps import LostRecords
 from replica_audit.rows.transactions import HangingTransaction
@@ -86,6 +87,7 @@ class SetAsideLog:
     log_start_offset: Bigint | None
     log_end_offset: Bigint | None
     held_alone_offsets: Bigint
+    held_alone_by_transaction: RecordsByTransaction | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +202,9 @@ class FindingFacts:
         tuple[SetAsideLog, ...] | None,
         "will_become_stray, stray_holds_records: the logs, the worst first, at most 5. because: no-topic-id, unknown-topic-id or "
         "not-assigned; at_start: sets-aside (renames to -stray), deletes or does-not-start; both null: it is not a current log, or of "
-        "a second copy of the broker. held_alone_offsets: that no current log in the input holds in the same epoch",
+        "a second copy of the broker. held_alone_offsets: that no current log in the input holds in the same epoch; "
+        "held_alone_by_transaction: of one that its broker will set aside, the records in them, as lost_by_transaction of replica_starts; "
+        "null: none, or not read",
     ] = None
     acknowledgement: Annotated[
         AcknowledgedBy | None,

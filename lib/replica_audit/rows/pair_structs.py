@@ -85,6 +85,48 @@ class CommittedSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsByTransaction:
+    """Records by how their transaction ended, according to the log that holds them: each is counted once.
+
+    `plain`: of no transaction. `open`: no marker ends their transaction in that log. `markers`: the control records that end transactions,
+    which no consumer gets. `unknown`: their batches were not read, or nothing tells how their transaction ended.
+    """
+
+    committed: Bigint = 0
+    plain: Bigint = 0
+    aborted: Bigint = 0
+    open: Bigint = 0
+    markers: Bigint = 0
+    unknown: Bigint = 0
+
+    @property
+    def total(self) -> int:
+        """Records and markers."""
+        return self.records + self.markers
+
+    @property
+    def records(self) -> int:
+        """Records without the markers."""
+        return self.committed + self.plain + self.aborted + self.open + self.unknown
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether none of them is of a transaction, or may be."""
+        return self.plain == self.total
+
+    def __add__(self, other: RecordsByTransaction) -> RecordsByTransaction:
+        """The records of both."""
+        return RecordsByTransaction(
+            committed=self.committed + other.committed,
+            plain=self.plain + other.plain,
+            aborted=self.aborted + other.aborted,
+            open=self.open + other.open,
+            markers=self.markers + other.markers,
+            unknown=self.unknown + other.unknown,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HighWatermarkFallback:
     """How a follower falls back to its high watermark, after so many answers; `truncate_to` is None where that cuts nothing.
 

@@ -32,6 +32,7 @@ from replica_audit.rows.pair_structs import (
     ExchangeRound,
     HighWatermarkFallback,
     MissingOffsets,
+    RecordsByTransaction,
     RefusedFetch,
     WrongCheckpointLine,
     WrongTableEpoch,
@@ -47,6 +48,12 @@ WrongLines = Annotated[
     tuple[WrongCheckpointLine, ...] | None,
     "its lines that its batches contradict: start_offset is right, null if the line must be removed; found_offset is what the file "
     "has, null if the line is missing",
+]
+ByTransaction = Annotated[
+    RecordsByTransaction | None,
+    "lost_records by how their transaction ended, according to the log that loses them. committed, aborted, open (no marker), plain (of no "
+    "transaction), markers (which no consumer gets), unknown (their batches were not read, or nothing tells how the transaction ended). "
+    "Null: nothing is lost, or not known how many, or of an older version",
 ]
 LogHole = Annotated[
     MissingOffsets | None,
@@ -191,7 +198,9 @@ class ReplicaVerdict:
         "of the removed offsets those that the leader does not hold in the same epochs; the others are fetched again. Where the leader is "
         "inferred, all; null: not known, or of an older version, which lacks the difference",
     ]
-    lost_records: Annotated[Bigint | None, "records in them; of a batch that the leader holds in part as many as offsets"]
+    lost_records: Annotated[
+        Bigint | None, "records in them, transaction markers among them; of a batch that the leader holds in part as many as offsets"
+    ]
     lost_bytes: Annotated[Bigint | None, "bytes of the batches whose last offset is among them"]
     removed_below_high_watermark: Annotated[
         Bigint | None,
@@ -285,6 +294,7 @@ class ReplicaVerdict:
         "or an emptied segment has touched it, so that its replicas may hold other keys at equal offsets. "
         "Null: batches or keys were compared, or need not be",
     ] = None
+    lost_by_transaction: ByTransaction = None
 
     @property
     def key(self) -> tuple[str, int]:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from replica_audit.rows.columns import BY_PARTITION, PARTITION_CHECK, Bigint, Broker, Int, PartitionNumber, RunKeys, Topic, table
+from replica_audit.rows.pairs import ByTransaction
 
 
 class StartOutcome(StrEnum):
@@ -107,9 +108,10 @@ class ReplicaStart:
     election: Annotated[str | None, "of a partition that nobody leads and this broker is to lead: clean or unclean; null: it is not"]
     first_offset: Annotated[Bigint | None, "where what the start removes begins; null: it removes nothing, or that is not known"]
     lost_offsets: Annotated[Bigint | None, "offsets that it removes and its leader does not hold; null: not known"]
-    lost_records: Annotated[Bigint | None, "records in them; null: not known"]
+    lost_records: Annotated[Bigint | None, "records in them, transaction markers among them; null: not known"]
     lost_committed: Annotated[Bigint | None, "those offsets that are proven to have been committed; null: not known"]
     is_acknowledged: Annotated[bool, "whether somebody has acknowledged what was found of the replica"]
+    lost_by_transaction: ByTransaction = None
 
 
 REPLICA_STARTS = table(
@@ -149,6 +151,7 @@ class BrokerStart(RunKeys):
     waits_for: Annotated[tuple[Int, ...], "brokers that have to lead before it starts"]
     leads: Annotated[Bigint, "partitions that nobody leads, and that it is to lead"]
     leads_uncleanly: Annotated[Bigint, "those of them for which it has to be elected uncleanly"]
+    lost_by_transaction: ByTransaction = None
 
     @property
     def at_stake(self) -> int:

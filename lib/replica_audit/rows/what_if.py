@@ -17,13 +17,14 @@ from replica_audit.rows.columns import (
     Topic,
     table,
 )
+from replica_audit.rows.pair_structs import RecordsByTransaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerCut:
     """What a replica does when it follows a candidate: offsets as in `replica_verdicts`, null where it is not cut or that is not known.
 
-    `lost_offsets` and `lost_records` are null also where an older version wrote the row.
+    `lost_offsets`, `lost_records` and `lost_by_transaction` are null also where an older version wrote the row.
     """
 
     broker_id: Int
@@ -38,6 +39,7 @@ class FollowerCut:
     still_diverged: bool
     lost_offsets: Bigint | None = None
     lost_records: Bigint | None = None
+    lost_by_transaction: RecordsByTransaction | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ def _cut(follower: Side, measured: Measured) -> FollowerCut:
     comparison = measured.comparison
     effect = comparison.effect
     offsets, records, size = removed(measured)
-    lost_offsets, lost_records, _lost_size = lost(follower, measured)
+    gone = lost(follower, measured)
     return FollowerCut(
         broker_id=comparison.follower.broker_id,
         truncation_offset=effect.truncation.truncation_offset,
@@ -34,6 +34,7 @@ def _cut(follower: Side, measured: Measured) -> FollowerCut:
         removed_committed=sum(one.offsets for one in removed_committed(comparison, judge(comparison))),
         catches_up=not never_begins(effect) and catches_up(comparison.leader, effect),
         still_diverged=comparison.still_diverged and not never_begins(effect),
-        lost_offsets=lost_offsets,
-        lost_records=lost_records,
+        lost_offsets=gone.offsets,
+        lost_records=gone.records,
+        lost_by_transaction=gone.by_transaction,
     )

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from replica_audit.formats.log_dir.names import METADATA_TOPIC, PARTITION_METADATA
 from replica_audit.model import PartitionMetadata
 from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.partition.pairs.second_read import by_transaction
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.set_aside import AtStart, SetAsideBecause, at_start, set_aside_because
 from replica_audit.protocol.epochs.lineage import Span, history_of_runs, without
@@ -256,6 +257,7 @@ def _range(span: Span) -> str:
 
 
 def _row(one: Loaded, because: SetAsideBecause | None, does: AtStart | None, alone: Sequence[Span]) -> SetAsideLog:
+    """The row of a log; what it alone holds is read again only of one that its broker takes out of use."""
     return SetAsideLog(
         log_dir=one.files.log_dir,
         directory=one.files.directory,
@@ -265,4 +267,5 @@ def _row(one: Loaded, because: SetAsideBecause | None, does: AtStart | None, alo
         log_start_offset=None if one.log is None else one.log.log_start_offset,
         log_end_offset=None if one.log is None else one.log.log_end_offset,
         held_alone_offsets=sum(span.end_offset - span.first_offset for span in alone),
+        held_alone_by_transaction=by_transaction(one, alone, one.log.log_end_offset) if does and alone and one.log is not None else None,
     )

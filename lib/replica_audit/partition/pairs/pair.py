@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from replica_audit.frozen import made_quickly
-from replica_audit.model import Election
+from replica_audit.model import UNDEFINED_EPOCH, Election
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.pairs import content, second_read
 from replica_audit.partition.pairs.commits import committed_spans, removed_committed
@@ -16,6 +16,7 @@ from replica_audit.partition.pairs.decided_columns import differing_offsets, key
 from replica_audit.partition.pairs.evidence import evidence_columns
 from replica_audit.partition.pairs.exchange_columns import learnt_epochs_column, rounds
 from replica_audit.partition.pairs.logged import did_otherwise
+from replica_audit.partition.pairs.second_read import lost_by_transaction
 from replica_audit.partition.pairs.sides import Side
 from replica_audit.protocol.cluster.leadership import Leadership
 from replica_audit.protocol.cluster.log_events import LogEvent
@@ -28,7 +29,7 @@ from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.comparison.observed import ObservedTruncation, observe
 from replica_audit.protocol.comparison.pair import Comparison, Effect, catches_up, difference, removal_start, still_diverged
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable, end_offset_for, kip101_end_offset_for
-from replica_audit.protocol.epochs.lineage import covered
+from replica_audit.protocol.epochs.lineage import Span, covered
 from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.exchange.cuts import Removal, measure_loss
 from replica_audit.protocol.exchange.replay import Protocol, Truncation
@@ -36,6 +37,7 @@ from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.exchange.truncation import RULES
 from replica_audit.protocol.verdict.verdict import Judgement, Severity, Verdict, judge
+from replica_audit.rows.pair_structs import RecordsByTransaction
 from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
 
 
@@ -321,7 +323,7 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
     parts = comparison.divergence_offset
     common = max(comparison.end, comparison.start) if parts is None else parts
     offsets, records, size = removed(measured)
-    lost_offsets, lost_records, lost_size = lost(pair.follower, measured)
+    gone = lost(pair.follower, measured)
     # where the comparison proves nothing, no loss may be summed up
     committed = removed_committed(comparison, judgement)
     evidence = by_evidence(committed)
@@ -348,9 +350,9 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
         removed_offsets=offsets,
         removed_records=records,
         removed_bytes=size,
-        lost_offsets=lost_offsets,
-        lost_records=lost_records,
-        lost_bytes=lost_size,
+        lost_offsets=gone.offsets,
+        lost_records=gone.records,
+        lost_bytes=gone.size_bytes,
         removed_below_high_watermark=evidence.get(Evidence.CHECKPOINT, 0),
         commit_evidence=next((str(one) for one in evidence), None),
         removed_committed=sum(evidence.values()),
@@ -383,6 +385,7 @@ def _verdict_row(pair: Pair, measured: Measured, judgement: Judgement) -> Replic
         bounded_by=None if seen_later is None or seen_later.bound is None else str(seen_later.bound),
         differing_records=record_counts(differing),
         keys_may_differ=comparison.keys_may_differ if judgement.severity is Severity.NONE else None,
+        lost_by_transaction=gone.by_transaction,
     )
 
 
@@ -394,15 +397,30 @@ def removed(measured: Measured) -> tuple[int, int, int] | tuple[None, None, None
     return (removal.offsets, removal.records, removal.size_bytes) if removal else (0, 0, 0)
 
 
-def lost(follower: Side, measured: Measured) -> tuple[int, int, int] | tuple[None, None, None]:
-    """The same of what the leader does not hold in the same epochs: of a batch that it holds in part as many records as offsets."""
-    gone, held, spans = removed(measured), measured.comparison.held_by_the_leader, measured.comparison.lost_spans
-    if not held or gone[0] is None:
-        return gone
+class Lost(NamedTuple):
+    """What a follower loses and its leader does not hold; null where the batches could not be read again, `by_transaction` of nothing."""
+
+    offsets: int | None
+    records: int | None
+    size_bytes: int | None
+    by_transaction: RecordsByTransaction | None = None
+
+
+def lost(follower: Side, measured: Measured) -> Lost:
+    """What goes that the leader does not hold in the same epochs: of a batch that it holds in part as many records as offsets."""
+    offsets, records, size = removed(measured)
+    held, spans = measured.comparison.held_by_the_leader, measured.comparison.lost_spans
+    end_offset = follower.replica.log.log_end_offset
+    if offsets is None or records is None or measured.removal is None:
+        return Lost(offsets, records, size)
+    everything = [Span(UNDEFINED_EPOCH, measured.removal.physical_offset, end_offset)]
+    if not held:
+        return Lost(offsets, records, size, lost_by_transaction(follower.loaded, everything, end_offset, records))
     if not spans:
-        return 0, 0, 0
+        return Lost(0, 0, 0)
     try:
-        records, size = measure_loss(follower.loaded.batches_from(spans[0].first_offset), spans)
+        some, some_size = measure_loss(follower.loaded.batches_from(spans[0].first_offset), spans)
     except UnreadBatchesError:  # gone since the cut was measured
-        return gone
-    return gone[0] - covered((span.first_offset, span.end_offset) for span in held), records, size
+        return Lost(offsets, records, size, lost_by_transaction(follower.loaded, everything, end_offset, records))
+    left = offsets - covered((span.first_offset, span.end_offset) for span in held)
+    return Lost(left, some, some_size, lost_by_transaction(follower.loaded, spans, end_offset, some))

@@ -90,16 +90,36 @@ def measure_loss(batches: Iterable[BatchHeader], spans: Sequence[Span]) -> tuple
         batches: of the log, in order, from the one that holds the first offset of the spans or any earlier one on.
         spans: ascending and disjoint. The bytes of a batch count where its last offset lies in them.
     """
-    records, size, place = 0, 0, 0
+    records, size, within = 0, 0, RecordsWithin(spans)
     for batch in batches:
-        while place < len(spans) and spans[place].end_offset <= batch.base_offset:
-            place += 1
-        if place == len(spans):
+        found, ends_there = within.of(batch)
+        if within.is_behind:
             break
-        lost, ends_lost = _part_of(batch, spans, place)
-        records += min(records_in(batch), lost)
-        size += batch.size_bytes if ends_lost else 0  # else it counts with whoever holds the rest
+        records += found
+        size += batch.size_bytes if ends_there else 0  # else it counts with whoever holds the rest
     return records, size
+
+
+class RecordsWithin:
+    """Counts the records that the batches of a log, taken in order, have in spans, which are ascending and disjoint."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        """Take the spans; no batch yet."""
+        self._spans, self._place = spans, 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the last batch lies behind all spans."""
+        return self._place == len(self._spans)
+
+    def of(self, batch: BatchHeader) -> tuple[int, bool]:
+        """The records of a batch that lie in the spans, and whether its last offset does: in part as many records as offsets."""
+        while not self.is_behind and self._spans[self._place].end_offset <= batch.base_offset:
+            self._place += 1
+        if self.is_behind:
+            return 0, False
+        offsets, ends_there = _part_of(batch, self._spans, self._place)
+        return min(records_in(batch), offsets), ends_there
 
 
 def _part_of(batch: BatchHeader, spans: Sequence[Span], place: int) -> tuple[int, bool]:

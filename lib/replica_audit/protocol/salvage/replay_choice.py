@@ -24,6 +24,7 @@ class TransactionOutcome(StrEnum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     OPEN = "open"
+    UNKNOWN = "unknown"  # by a marker that cannot be read
 
 
 class KeptBack(StrEnum):
@@ -78,7 +79,7 @@ def kept_back(on_leader: OnLeader, transaction: TransactionOutcome, *, has_newer
         return KeptBack.ON_LEADER
     if transaction is TransactionOutcome.ABORTED:
         return KeptBack.ABORTED
-    if transaction is TransactionOutcome.OPEN:
+    if transaction in (TransactionOutcome.OPEN, TransactionOutcome.UNKNOWN):
         return KeptBack.OPEN
     if on_leader is OnLeader.BELOW_LOG_START:
         return KeptBack.BELOW_LOG_START

@@ -16,8 +16,9 @@ from replica_audit.model import BatchHeader
 from replica_audit.protocol.salvage.replay_choice import TransactionOutcome
 
 UNKNOWN_OFFSET = -1
-_OPEN, _COMMITTED, _ABORTED = range(3)
-_OUTCOMES = (TransactionOutcome.OPEN, TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED)
+_OPEN, _COMMITTED, _ABORTED, _UNKNOWN = range(4)
+_OUTCOMES = (TransactionOutcome.OPEN, TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED, TransactionOutcome.UNKNOWN)
+_OF_MARKER = {True: _ABORTED, False: _COMMITTED, None: _UNKNOWN}
 
 
 class TransactionSpan(NamedTuple):
@@ -50,10 +51,15 @@ class TransactionEnds:
         self._producers: defaultdict[int, _OfProducer] = defaultdict(_OfProducer)
         self._known: set[int] = set()  # producers of which an end was seen, so that the next one begins where it seems to
 
-    def add(self, batch: BatchHeader, is_abort: bool | None) -> None:
-        """Take a batch; of a marker whether it aborts, None of others."""
+    def add(self, batch: BatchHeader, is_abort: bool | None) -> TransactionOutcome | None:
+        """Take a batch, and return how it ends a transaction; None if it ends none.
+
+        Args:
+            batch: the next one of the log.
+            is_abort: of a marker whether it aborts, None if that cannot be read; None of others.
+        """
         if not batch.is_transactional:
-            return
+            return None
         one = self._producers[batch.producer_id]
         if not batch.is_control:
             if not one.is_open:
@@ -62,11 +68,13 @@ class TransactionEnds:
                 one.first.append(batch.base_offset if is_start else UNKNOWN_OFFSET)
                 one.marker.append(UNKNOWN_OFFSET)
                 one.outcome.append(_OPEN)
-        elif is_abort is not None:
-            if one.is_open:
-                one.marker[-1] = batch.base_offset
-                one.outcome[-1] = _ABORTED if is_abort else _COMMITTED
-            self._known.add(batch.producer_id)
+            return None
+        self._known.add(batch.producer_id)
+        if not one.is_open:
+            return None
+        one.marker[-1] = batch.base_offset
+        one.outcome[-1] = _OF_MARKER[is_abort]
+        return _OUTCOMES[one.outcome[-1]]
 
     @property
     def open_producers(self) -> set[int]:

@@ -26,6 +26,7 @@ from replica_audit.report.text.brokers_text import replica_start
 from replica_audit.report.text.exchange_text import DOCUMENTS, StepWords
 from replica_audit.report.text.explanation_text import described
 from replica_audit.report.text.explanation_text import facts as text_facts
+from replica_audit.report.text.lost_text import of_transactions
 from replica_audit.report.text.offline_text import elections, in_sync, since
 from replica_audit.rows.codes import Case
 from replica_audit.rows.pairs import ReplicaVerdict
@@ -172,6 +173,9 @@ def _removed(verdict: ReplicaVerdict) -> Iterator[tuple[str, str]]:
         yield "Bytes", number(verdict.removed_bytes)
     if verdict.lost_records is not None and verdict.lost_records != verdict.removed_records:
         yield "Of these lost", counted(verdict.lost_records, "record")
+    by_transaction = of_transactions(verdict)
+    if by_transaction is not None:
+        yield "Lost by transaction", by_transaction
     if verdict.first_removed_timestamp_ms is not None and verdict.last_removed_timestamp_ms is not None:
         yield "Written (UTC)", f"{moment(verdict.first_removed_timestamp_ms)} to {moment(verdict.last_removed_timestamp_ms)}"
     if verdict.committed:

@@ -10,6 +10,7 @@ from replica_audit.program import option
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.report.facts.run_report import BrokerAnswer
 from replica_audit.report.layout.paragraphs import paragraph
+from replica_audit.report.text.lost_text import lost_text
 from replica_audit.rows.starts import OUTCOME_OF, BrokerStart, ReplicaStart, StartBecause, StartOutcome
 from replica_audit.words import count
 
@@ -22,6 +23,7 @@ _SHOUTED = {
     StartOutcome.UNKNOWN: "UNKNOWN",
 }
 _LOSE = (StartBecause.TRUNCATES, StartBecause.RECOVERY_TRUNCATES)  # told together, with what is lost
+_ALSO_LOSE = (StartBecause.SETS_ASIDE, StartBecause.EMPTIES)  # what is lost counts with that
 # what {n} replicas do, or are
 _SAYS: dict[StartBecause, str] = {
     StartBecause.OTHER_LOSES_LESS: "would lead {n} {partition} itself, at the cost of more records than another leader",
@@ -120,13 +122,16 @@ def _reasons(start: BrokerStart) -> Iterator[str]:
     ordered = [one for one in StartBecause if start.because.get(one)]
     own = [one for one in ordered if OUTCOME_OF[one] == start.outcome]
     named, truncated = _named(start), sum(start.because.get(one, 0) for one in _LOSE)
+    removes = "removes" if any(start.because.get(one) for one in _ALSO_LOSE) else "truncates"
     if truncated:
         ordered = [one for one in ordered if one not in _LOSE or one is next(reason for reason in ordered if reason in _LOSE)]
     for one in sorted(ordered, key=lambda reason: reason not in own):
         is_first = bool(own) and one is own[0] and bool(named)
         if one in _LOSE:
             where = named if is_first else count(truncated, "partition")
-            yield f"truncates {_lost(start)} of {where}, which the leader does not hold"
+            yield f"{removes} {_lost(start)} of {where}, which the leader does not hold"
+        elif one is StartBecause.SETS_ASIDE and not truncated:
+            yield f"nobody else holds {_lost(start)} of {'it' if start.because[one] == 1 else f'{start.because[one]} of them'}"
         else:
             yield f"{phrase(one, start.because[one])}{f' ({named})' if is_first else ''}"
 
@@ -143,10 +148,10 @@ def _named(start: BrokerStart) -> str:
 
 
 def _lost(start: BrokerStart) -> str:
-    committed = f" ({start.lost_committed} committed)" if start.lost_committed else ""
+    known = lost_text(start.lost_records, start.lost_committed, start.lost_by_transaction)
     if not start.lost_unknown:
-        return f"{count(start.lost_records, 'record')}{committed}"
-    return f"at least {count(start.lost_records, 'record')}{committed}" if start.lost_records else "an unknown number of records"
+        return known
+    return f"at least {known}" if start.lost_records else "an unknown number of records"
 
 
 def _waits(start: BrokerStart) -> str:
@@ -182,7 +187,7 @@ _OF_ONE: dict[StartBecause, str] = {
     StartBecause.TORN_END: "ends in half a batch after a clean stop: what is appended behind cannot be read",
     StartBecause.DOES_NOT_LOAD: "its log is damaged",
     StartBecause.BECOMES_STRAY: "its log is set aside (-stray)",
-    StartBecause.SETS_ASIDE: "nobody else holds all of its records",
+    StartBecause.SETS_ASIDE: "nobody else holds {lost} of it",
     StartBecause.CANNOT_FOLLOW: "never catches up",
     StartBecause.STAYS_DIVERGED: "stays diverged, and Kafka does not notice",
     StartBecause.OTHER_RECORDS: "holds other records than the leader at the same offsets",
@@ -242,7 +247,7 @@ def replica_start(start: ReplicaStart) -> str:
 def replica_text(start: ReplicaStart) -> str:
     """What the start of its broker does to one replica."""
     told = [_cut_of(start)] if any(one in start.because for one in _LOSE) else []
-    told += [_OF_ONE[one] for one in map(StartBecause, start.because) if one not in _LOSE]
+    told += [_OF_ONE[one].format(lost=_lost_of(start)) for one in map(StartBecause, start.because) if one not in _LOSE]
     if start.election is not None:
         told.append("leads it by itself" if start.election == ElectionType.CLEAN else "is to be elected, uncleanly")
     follows = start.leader_id is not None and start.leader_id != start.broker_id
@@ -250,7 +255,11 @@ def replica_text(start: ReplicaStart) -> str:
 
 
 def _cut_of(start: ReplicaStart) -> str:
-    records = "an unknown number of records" if start.lost_records is None else count(start.lost_records, "record")
-    committed = f", {start.lost_committed} committed," if start.lost_committed else ""
     at = "" if start.first_offset is None else f" from offset {start.first_offset} on"
-    return f"truncates {records}{committed}{at}, which the leader does not hold"
+    return f"truncates {_lost_of(start)}{at}, which the leader does not hold"
+
+
+def _lost_of(start: ReplicaStart) -> str:
+    if start.lost_records is None:
+        return "an unknown number of records"
+    return lost_text(start.lost_records, start.lost_committed, start.lost_by_transaction)

@@ -20,6 +20,7 @@ from replica_audit.report.text.drawn_logs import drawing_lines
 from replica_audit.report.text.epoch_tables import epoch_table_lines
 from replica_audit.report.text.exchange_text import exchange_lines
 from replica_audit.report.text.keys_text import key_lines
+from replica_audit.report.text.lost_text import of_transactions
 from replica_audit.report.text.mismatch_text import mismatch_lines
 from replica_audit.report.text.partition_text import PARTITION_SECTIONS, finding_lines, partition_head
 from replica_audit.report.text.records_text import record_lines
@@ -119,6 +120,9 @@ def _removed(explanation: Explanation, physical: int, end: int) -> Iterator[str]
         yield from paragraph(_lost(verdict))
         if not verdict.lost_offsets:
             return
+    by_transaction = of_transactions(verdict)
+    if by_transaction is not None:
+        yield from paragraph(f"Lost by transaction: {by_transaction}.")
     below = verdict.committed
     if below:
         yield from paragraph(
