@@ -1,4 +1,4 @@
-"""What the README shows must be true."""
+"""What the README and the pages of inputs and commands show must be true."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 from replica_audit import cli
 from replica_audit.formats.metadata import cluster_metadata
-from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
 from replica_audit.rows import TABLES
 
-README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[1]
+INPUTS, COMMANDS, TABLE_PAGE = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("inputs.md", "commands.md", "tables.md"))
 
 
 def test_the_cluster_metadata_shown_is_valid() -> None:
-    shown = re.search(r"```json\n(.*?)```", README, re.DOTALL)
+    shown = re.search(r"```json\n(.*?)```", INPUTS, re.DOTALL)
     assert shown
     head, document = cluster_metadata.parse(shown[1].encode())
     partition = next(cluster_metadata.partitions(document))
@@ -23,8 +23,12 @@ def test_the_cluster_metadata_shown_is_valid() -> None:
     assert (head.broker_states, partition.topic, partition.leader, partition.isr) == ({1: "down", 2: "up"}, "billing", 2, (2,))
 
 
-def test_every_option_table_and_verdict_is_named() -> None:
+def test_every_command_option_and_table_is_named() -> None:
     audit = next(command for command in cli.COMMANDS if command.name == "audit")
-    assert not [option.flag for option in audit.options if f"`{option.flag}" not in README]
-    assert not [table.name for table in TABLES if f"`{table.name}`" not in README]
-    assert not [verdict for verdict in Verdict if f"| `{verdict}` | {SEVERITIES[verdict]} |" not in README]
+    assert not [option.flag for option in audit.options if f"| `{option.flag}" not in COMMANDS]
+    assert not [command.name for command in cli.COMMANDS if not re.search(rf"^\| .*`{command.name}`.* \|", COMMANDS, re.MULTILINE)]
+    assert not [table.name for table in TABLES if f"| [`{table.name}`](#{table.name}) |" not in TABLE_PAGE]
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150

@@ -27,7 +27,8 @@ def main() -> None:
 
 def page() -> str:
     """The page as text."""
-    return "\n".join([HEAD, *(part for table in TABLES for part in _described(table))])
+    index = ["| table | grain |", "|---|---|", *(f"| [`{table.name}`](#{table.name}) | {table.grain} |" for table in TABLES), ""]
+    return "\n".join([HEAD, *index, *(part for table in TABLES for part in _described(table))])
 
 
 def _described(table: Table) -> list[str]:

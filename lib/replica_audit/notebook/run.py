@@ -43,7 +43,7 @@ class Run:
         self.run_date = rows[0].run_date
 
     def table(self, name: str, *, cluster: str | None = None, spark: SparkSession | None = None, **equal: Value) -> Any:
-        """Any table's rows of this run, of which the README lists the names.
+        """Any table's rows of this run, of which docs/tables.md lists the names.
 
         Args:
             name: of the table.

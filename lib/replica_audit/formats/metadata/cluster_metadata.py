@@ -1,6 +1,6 @@
 """`cluster-metadata.json`: leaders, epochs, ISR and topic configurations at the time of the copy.
 
-Unknown keys are ignored, missing optional keys are unknown. The README shows the shape.
+Unknown keys are ignored, missing optional keys are unknown. docs/inputs.md shows the shape.
 """
 
 from __future__ import annotations
