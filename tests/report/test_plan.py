@@ -29,6 +29,7 @@ from replica_audit.report.facts.due_facts import due_of
 from replica_audit.rows.codes import Cause
 from replica_audit.rows.findings import ElectionChoice, RunFinding
 from replica_audit.rows.history import ConsumerImpact
+from replica_audit.rows.pair_structs import RecordsByTransaction
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.replicas import CorrectedLine, FollowerOnceCorrected, ReplicaLog, ReplicaRole
 from replica_audit.rows.transactions import OpenTransactionRow
@@ -228,6 +229,18 @@ def test_a_clean_election_needs_no_file_only_the_broker() -> None:
     assert not files(plan)
     stopped = plan_of(facts(offline=(offline("t", candidate(2), cluster_stopped=True),), roles=roles("t", 2, 1)), RE_READ)
     assert [step.title for step in stopped.steps] == ["Start the cluster"]
+
+
+def test_the_records_that_a_start_truncates_are_split_by_transaction() -> None:
+    split = RecordsByTransaction(committed=2, aborted=1, markers=2)
+    cut = verdict("t", 2, "committed_loss", truncation_offset=10, removed_records=5, removed_committed=5, lost_by_transaction=split)
+    found = facts(verdicts=(cut,), roles=roles("t", 1, 2, leader=1, isr=(1,)), logs=(log("t", 2),))
+    said = "3 records and 2 transaction markers (2 of committed transactions, 1 aborted; 5 offsets committed)"
+    start = plan_of(found, RE_READ).steps[1]
+    assert start.title == f"Start broker 2: it truncates {said}, which step 1 copies"
+    assert start.reasons[1:] == (f"`t-0`: broker 2 truncates to 10, which removes {said}.",)
+    in_part = plan_of(replace(found, verdicts=(replace(cut, removed_records=9),)), RE_READ).steps[1]
+    assert in_part.title == "Start broker 2: it truncates 9 records, 5 of them committed, which step 1 copies"
 
 
 def test_a_follower_that_will_truncate_is_started_after_the_copies() -> None:

@@ -63,6 +63,7 @@ def as_cut(verdict: ReplicaVerdict) -> FollowerCut:
         removed_committed=verdict.removed_committed,
         catches_up=True,
         still_diverged=False,
+        lost_by_transaction=verdict.lost_by_transaction,
     )
 
 

@@ -23,6 +23,7 @@ from replica_audit.recovery.elections import (
 )
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, known_cut
 from replica_audit.recovery.gone import brokers_shown
+from replica_audit.recovery.lost_text import lost_text
 from replica_audit.recovery.names import file_name, partition_shown, shown
 from replica_audit.recovery.start_order import PlannedLeader, StartOrder, price_of
 from replica_audit.recovery.state import Leads, Removal, State, apply, first_state
@@ -42,6 +43,7 @@ from replica_audit.recovery.steps import (
     StopBroker,
     WaitForIsr,
 )
+from replica_audit.rows.pair_structs import RecordsByTransaction
 from replica_audit.rows.replicas import ReplicaLog
 from replica_audit.words import count
 
@@ -361,6 +363,9 @@ def _records(removals: Sequence[Removal]) -> str:
     if all(one.cut.removed_records is None for one in removals):
         return "an unknown number of records"
     least = "at least " if any(one.cut.removed_records is None for one in removals) else ""
+    split = sum((one.cut.lost_by_transaction or RecordsByTransaction() for one in removals), RecordsByTransaction())
+    if split.total == known and not split.is_plain:  # else the leaders hold a part
+        return f"{least}{lost_text(known, committed, split)}"
     return f"{least}{count(known, 'record')}{f', {committed} of them committed' if committed else ''}"
 
 
@@ -377,8 +382,11 @@ def _said(facts: RecoveryFacts, removals: Sequence[Removal]) -> Iterator[str]:
         lost = None if verdict is None or (topic, partition) in facts.leaderless else verdict.lost_records
         if lost is not None and lost != cut.removed_records and cut.removed_records is not None:
             removed = f"{removed}, {lost} of which the leader does not hold"
-        proven = f", {cut.removed_committed} of them committed" if cut.removed_committed else ""
-        yield f"{partition_shown(topic, partition)}: broker {broker} {does}, which removes {removed}{proven}."
+        removed += f", {cut.removed_committed} of them committed" if cut.removed_committed else ""
+        split = cut.lost_by_transaction
+        if split is not None and split.total == cut.removed_records and not split.is_plain:  # else the leader holds a part
+            removed = lost_text(split.total, cut.removed_committed, split)
+        yield f"{partition_shown(topic, partition)}: broker {broker} {does}, which removes {removed}."
     if len(removals) > MOST:
         yield f"and {len(removals) - MOST} more replicas."
 

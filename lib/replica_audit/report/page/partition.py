@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from replica_audit.program import option, program
+from replica_audit.recovery.lost_text import of_transactions
 from replica_audit.report.advice.damage_remedies import good_copies, what_is_wrong
 from replica_audit.report.advice.remedies import steps
 from replica_audit.report.facts.explanation import Explained, Explanation
@@ -26,7 +27,6 @@ from replica_audit.report.text.brokers_text import replica_start
 from replica_audit.report.text.exchange_text import DOCUMENTS, StepWords
 from replica_audit.report.text.explanation_text import described
 from replica_audit.report.text.explanation_text import facts as text_facts
-from replica_audit.report.text.lost_text import of_transactions
 from replica_audit.report.text.offline_text import elections, in_sync, since
 from replica_audit.rows.codes import Case
 from replica_audit.rows.pairs import ReplicaVerdict

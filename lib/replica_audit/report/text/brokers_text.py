@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from replica_audit.errors import visible
 from replica_audit.program import option
 from replica_audit.protocol.verdict.partition_findings import ElectionType
+from replica_audit.recovery.lost_text import lost_text
 from replica_audit.report.facts.run_report import BrokerAnswer
 from replica_audit.report.layout.paragraphs import paragraph
-from replica_audit.report.text.lost_text import lost_text
 from replica_audit.rows.starts import OUTCOME_OF, BrokerStart, ReplicaStart, StartBecause, StartOutcome
 from replica_audit.words import count
 

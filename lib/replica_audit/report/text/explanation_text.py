@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.recovery.lost_text import of_transactions
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.advice.remedies import steps
 from replica_audit.report.facts.due_facts import due_of
@@ -20,7 +21,6 @@ from replica_audit.report.text.drawn_logs import drawing_lines
 from replica_audit.report.text.epoch_tables import epoch_table_lines
 from replica_audit.report.text.exchange_text import exchange_lines
 from replica_audit.report.text.keys_text import key_lines
-from replica_audit.report.text.lost_text import of_transactions
 from replica_audit.report.text.mismatch_text import mismatch_lines
 from replica_audit.report.text.partition_text import PARTITION_SECTIONS, finding_lines, partition_head
 from replica_audit.report.text.records_text import record_lines
