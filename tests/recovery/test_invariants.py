@@ -32,6 +32,8 @@ from replica_audit.recovery.steps import (
     StopBroker,
     TakeOut,
 )
+from replica_audit.rows.starts import OUTCOME_OF, BrokerStart, ReplicaStart, StartBecause, StartOutcome
+from tests.recovery.blank_rows import row
 from tests.report.test_plan import candidate, facts, group, log, offline, roles, transaction, verdict
 
 LOSS = Path(__file__).resolve().parents[1] / "data" / "sample" / "committed-loss"
@@ -166,6 +168,70 @@ def test_no_script_names_the_files_that_were_audited() -> None:
     start = step(RUNS, StartBroker(2), files=(script,))
     assert broken(CUT, SAVED, start) == {8}
     assert broken(CUT, SAVED, replace(start, files=(replace(script, executable=False),))) == set(), "a list for people"
+
+
+def with_start(found: RecoveryFacts, *because: StartBecause, **known: Any) -> RecoveryFacts:
+    """The same, where the start of broker 2 is not safe for these reasons."""
+    outcome = str(OUTCOME_OF[because[0]])
+    start = row(ReplicaStart, topic="t", partition=0, broker_id=2, outcome=outcome, because=tuple(map(str, because)), leader_id=1, **known)
+    return replace(found, starts=(start,))
+
+
+HELD = facts(
+    verdicts=(verdict("t", 2, "log_matching_violation"),),
+    roles=down(roles("t", 1, 3, 2, leader=1, isr=(1, 3), min_insync_replicas=2), 2),
+    logs=tuple(log("t", broker) for broker in (1, 2, 3)),
+)
+START = step(RUNS, StartBroker(2))
+RIGHTED = step(RUNS, CorrectFile(("t", 0, 2)), StartBroker(2))
+
+
+@pytest.mark.parametrize("reason", list(StartBecause))
+def test_no_broker_is_started_before_that_was_done_which_makes_its_start_safe(reason: StartBecause) -> None:
+    led = facts(roles=down(roles("t", 1, 2, leader=1, isr=(1,)), 2), logs=(log("t", 1), log("t", 2)))
+    nobody = facts(offline=(offline("t", candidate(1, rank=1), candidate(2, rank=2), isr=()),), roles=roles("t", 1, 2))
+    found = with_start(nobody if OUTCOME_OF[reason] is StartOutcome.ORDER or reason is StartBecause.ELECTION_UNKNOWN else led, reason)
+    assert 9 in broken(found, START), "nothing was done"
+    copied, first = 9 not in broken(found, SAVED, START), step(RUNS, StartBroker(1), Elect(("t", 0), 1))
+    corrected = 9 not in broken(found, SAVED, RIGHTED)
+    rebuilt = 9 not in broken(
+        replace(found, roles=HELD.roles), SAVED, START, step(OUT, TakeOut(("t", 0, 2))), step(BACK, PutBack(("t", 0, 2)))
+    )
+    outcome = OUTCOME_OF[reason]
+    assert copied is (outcome is StartOutcome.COPY_FIRST)
+    assert corrected is (copied or reason is StartBecause.TORN_END)
+    may_be_rebuilt = outcome is StartOutcome.REPAIR_FIRST and reason not in (StartBecause.TORN_END, StartBecause.BECOMES_STRAY)
+    assert rebuilt is (copied or may_be_rebuilt)
+    if outcome is StartOutcome.ORDER:
+        assert 9 not in broken(found, first, START), "another one leads"
+        assert 9 not in broken(found, START, crossed=frozenset({("t", 0)})), "the plan says that it is so, and why"
+
+
+def test_a_corrected_file_makes_only_the_start_safe_that_it_heals() -> None:
+    healed = log("t", 2, corrected_checkpoint="0\n0\n", rejoins_once_corrected=())
+    found = with_start(replace(HELD, logs=(log("t", 1), healed)), StartBecause.STAYS_DIVERGED)
+    assert 9 in broken(found, SAVED, START)
+    assert 9 not in broken(found, SAVED, RIGHTED)
+    of_leader = step(RUNS, StopBroker(1), CorrectFile(("t", 0, 1)), StartBroker(1))
+    assert 9 not in broken(found, SAVED, of_leader, START)
+
+
+def test_a_log_of_an_earlier_topic_is_copied_and_may_go() -> None:
+    stale = replace(HELD, verdicts=(replace(HELD.verdicts[0], verdict="stale_topic_id"),))
+    assert 9 in broken(with_start(stale, StartBecause.BECOMES_STRAY), START)
+    assert 9 not in broken(with_start(stale, StartBecause.BECOMES_STRAY), SAVED, START)
+
+
+def test_no_broker_is_started_of_which_something_is_not_known_as_a_whole() -> None:
+    twice = row(BrokerStart, broker_id=2, runs=False, outcome="unknown", because={str(StartBecause.COPIED_TWICE): 1})
+    assert 9 in broken(replace(CUT, broker_starts=(twice,)), SAVED, START)
+    assert 9 not in broken(replace(CUT, broker_starts=(replace(twice, broker_id=1, runs=True),)), SAVED, START)
+
+
+def test_a_broker_that_runs_is_not_started() -> None:
+    runs = with_start(replace(CUT, roles=roles("t", 1, 2, leader=1, isr=(1, 2))), StartBecause.NOT_COMPARED)
+    assert 9 not in broken(runs, START)
+    assert 9 in broken(runs, step(RUNS, StopBroker(2), StartBroker(2))), "its restart is a start"
 
 
 def test_a_plan_with_a_defect_is_refused_and_says_what_to_do_meanwhile(

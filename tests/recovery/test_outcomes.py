@@ -90,8 +90,12 @@ def test_a_log_without_a_common_offset_is_given_up_as_a_whole() -> None:
     given_up = [verdict(Verdict.INCONCLUSIVE, cause=Cause.NO_COMMON_RANGE, restart_offset=30, lost_offsets=12, lost_records=12)]
     stopped = [row(ReplicaLog, **PLACE, broker_id=2, state="current", broker_ran=False)]
     start = started(verdicts=given_up, logs=stopped)[2]
-    assert (start.because, start.outcome, start.lost_records) == ((StartBecause.EMPTIES,), StartOutcome.UNKNOWN, 12)
+    assert (start.because, start.outcome, start.lost_records) == ((StartBecause.EMPTIES,), StartOutcome.COPY_FIRST, 12)
     assert because(verdicts=given_up) == (StartBecause.NOT_COMPARED,), "of a broker that ran a later copy may tell"
+    stuck = finding(PartitionCode.FETCH_FAILS_FOREVER)
+    assert because(verdicts=given_up, found=[stuck]) == (StartBecause.CANNOT_FOLLOW, StartBecause.EMPTIES), (
+        "not of one that fetches nothing"
+    )
     assert because(verdicts=[verdict(Verdict.INCONCLUSIVE, cause=Cause.LEADER_COPIED_EARLIER)]) == (StartBecause.NOT_COMPARED,)
 
 
@@ -231,7 +235,7 @@ def test_every_reason_has_an_outcome() -> None:
     ("root", "expected"),
     [
         ("sample/clean-in-sync", {1: "safe", 2: "safe", 3: "safe"}),
-        ("sample/leader-trimmed", {1: "safe", 2: "unknown", 3: "safe"}),
+        ("sample/leader-trimmed", {1: "safe", 2: "copy-first", 3: "safe"}),
         ("sample/kafka-1.1.1-kip279-scenario-1-all", {1: "safe", 2: "repair-first"}),
     ],
 )

@@ -26,6 +26,7 @@ from replica_audit.rows import (
     OPEN_TRANSACTIONS,
     REPLICA_LOGS,
     REPLICA_ROLES,
+    REPLICA_STARTS,
     REPLICA_VERDICTS,
     WHAT_IF_LEADERS,
     Table,
@@ -36,7 +37,7 @@ from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.replicas import ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import NO_CLUSTER, ReportedProblem
-from replica_audit.rows.starts import BrokerStart, StartOutcome
+from replica_audit.rows.starts import BrokerStart, ReplicaStart, StartOutcome
 from replica_audit.rows.transactions import OpenTransactionRow
 from replica_audit.rows.what_if import WhatIfLeader
 
@@ -86,6 +87,7 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
     corrected = _rows(run, REPLICA_LOGS, ReplicaLog, own & wrong)
     never_fetch = _found_now(run, own, (PartitionCode.FETCH_FAILS_FOREVER,))
     at_ends = _found_now(run, own, BAD_ENDS)
+    starts = _starts(run, own)
     keys = (
         {key[:2] for key in (*never_fetch, *at_ends)}
         | keys_of(offline)
@@ -93,6 +95,7 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         | keys_of(groups)
         | keys_of(transactions)
         | keys_of(corrected)
+        | keys_of(starts)
         | _keys_on(run, own, gone)
     )
     logs = _of(keys, _rows(run, REPLICA_LOGS, ReplicaLog, own & _topics(keys))) if keys else ()
@@ -114,7 +117,8 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         short_copies=frozenset(_found_now(run, own, (PartitionCode.ENDS_BELOW_HIGH_WATERMARK,))),
         never_fetch=frozenset(never_fetch),
         doubted=_rows(run, INPUT_ERRORS, ReportedProblem, own & (ds.field("code").isin(WHOSE_FILES) | _is_small_file())),
-        unknown_starts=_rows(run, BROKER_STARTS, BrokerStart, own & (ds.field("outcome") == str(StartOutcome.UNKNOWN))),
+        starts=starts,
+        broker_starts=_rows(run, BROKER_STARTS, BrokerStart, own),
         kafka_version=next((row.kafka_version for row in run.runs if row.cluster_id == cluster_id), None),
         still_open=still_open(run, cluster_id),
         missing=missing_part(run, cluster_id),
@@ -143,6 +147,12 @@ def _had_a_tail(run: PastRun, own: ds.Expression) -> frozenset[ReplicaKey]:
 def _is_small_file() -> ds.Expression:
     """Whether a problem is of a checkpoint of offsets that a broker cannot read: it takes the log directory offline, if its file is so."""
     return (ds.field("code") == "malformed") & ds.field("kind").isin(OFFSET_CHECKPOINTS)
+
+
+def _starts(run: PastRun, own: ds.Expression) -> tuple[ReplicaStart, ...]:
+    """What brokers' starts do to replicas, where that is not plainly safe."""
+    found = _rows(run, REPLICA_STARTS, ReplicaStart, own & (ds.field("outcome") != str(StartOutcome.SAFE)))
+    return tuple(sorted(found, key=lambda one: (one.topic, one.partition, one.broker_id)))
 
 
 def _found_now(run: PastRun, own: ds.Expression, codes: Collection[PartitionCode]) -> list[ReplicaKey]:

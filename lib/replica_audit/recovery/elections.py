@@ -28,7 +28,7 @@ def order_of(facts: RecoveryFacts, waiting: Collection[ReplicaKey] = ()) -> Star
     """
     if only_stopped(facts):
         return start_order(())
-    keys, brokers = {replica[:2] for replica in waiting}, {replica[2] for replica in waiting}
+    keys, brokers = {replica[:2] for replica in waiting}, {replica[2] for replica in waiting} | facts.held_stopped
     found = [(one, best_choice(one)) for one in facts.offline]
     accepted = [(one, best) for one, best in found if best and best.candidate_id not in brokers and refused(one, best) is None]
     accepted = [(one, best) for one, best in accepted if key_of(one) not in keys or best.election == ElectionType.CLEAN]
@@ -58,6 +58,8 @@ def refusals_of_elections(facts: RecoveryFacts, order: StartOrder, waiting: Coll
             why = None  # asked for
         elif best.candidate_id in brokers:
             why = f"broker {best.candidate_id}, whose election loses least, waits for an answer about a replica of it"
+        elif best.candidate_id in facts.held_stopped:
+            why = f"broker {best.candidate_id}, whose election loses least, is not started by this plan"
         else:
             why = refused(one, best)
         if why is not None:

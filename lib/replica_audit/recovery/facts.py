@@ -15,7 +15,7 @@ from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.replicas import FollowerOnceCorrected, ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import ReportedProblem
-from replica_audit.rows.starts import BrokerStart
+from replica_audit.rows.starts import BrokerStart, ReplicaStart, StartBecause
 from replica_audit.rows.transactions import OpenTransactionRow
 from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
 
@@ -103,7 +103,8 @@ class RecoveryFacts:
     those that by an earlier run hold what their leader does not, which this run could not check; `bad_ends`: one for each finding about the
     end of a replica's log; `short_copies` those of them whose copies end below their own high watermark; `never_fetch`: followers whose
     fetcher fails forever. `doubted`: problems of the input that make it a guess whose files they are. `kafka_version`: the lowest of the
-    brokers. `unknown_starts`: brokers of which it is not known what their start does.
+    brokers. `starts`: what brokers' starts do to replicas for which they are not plainly safe; `broker_starts`: a row for each broker.
+    `held`: brokers that the plan does not start as they are.
     """
 
     run_id: str
@@ -128,7 +129,9 @@ class RecoveryFacts:
     never_fetch: frozenset[ReplicaKey] = frozenset()
     doubted: tuple[ReportedProblem, ...] = ()
     kafka_version: str | None = None
-    unknown_starts: tuple[BrokerStart, ...] = ()
+    starts: tuple[ReplicaStart, ...] = ()
+    broker_starts: tuple[BrokerStart, ...] = ()
+    held: frozenset[int] = frozenset()
 
     @cached_property
     def replicas(self) -> dict[PartitionKey, list[ReplicaRole]]:
@@ -190,6 +193,17 @@ class RecoveryFacts:
         return {replica: one for replica, one in found.items() if one.is_cut}
 
     @cached_property
+    def torn(self) -> frozenset[ReplicaKey]:
+        """Replicas that end in half a batch after a clean stop, and that nothing else is known of."""
+        return frozenset(one for one in self.bad_ends if one not in self.short_copies and one[2] not in self.gone)
+
+    @cached_property
+    def lost_at_start(self) -> frozenset[ReplicaKey]:
+        """Replicas of which recovery truncates, or their broker sets aside, what nobody else holds."""
+        reasons = {StartBecause.RECOVERY_TRUNCATES, StartBecause.SETS_ASIDE, StartBecause.BECOMES_STRAY}
+        return frozenset((one.topic, one.partition, one.broker_id) for one in self.starts if reasons & {*one.because})
+
+    @cached_property
     def settled(self) -> frozenset[ReplicaKey]:
         """Replicas of which a replay with the corrected files says what they do."""
         return self.corrected | self.healed_by_leader.keys() | self.cut_once_corrected.keys()
@@ -201,9 +215,19 @@ class RecoveryFacts:
 
     def is_stopped(self, broker: int) -> bool | None:
         """Whether the run saw a broker stopped; None where nothing shows it."""
-        if broker in self.seen_running:
-            return False
-        return True if broker in self._down else None
+        ran = self._ran.get(broker)
+        if ran is not None:
+            return not ran
+        return False if broker in self.seen_running else True if broker in self._down else None
+
+    @cached_property
+    def _ran(self) -> dict[int, bool | None]:
+        return {one.broker_id: one.runs for one in self.broker_starts}
+
+    @property
+    def held_stopped(self) -> frozenset[int]:
+        """The brokers that are not started: of those that may not run."""
+        return frozenset(broker for broker in self.held if self.is_stopped(broker) is not False)
 
     @cached_property
     def seen_running(self) -> dict[int, str]:
@@ -243,6 +267,8 @@ class RecoveryFacts:
         return {(one.topic, one.partition, one.broker_id): one for one in self.logs if one.state == "current"}
 
 
-def keys_of(rows: Iterable[ReplicaVerdict | ConsumerImpact | OpenTransactionRow | RunFinding | ReplicaLog]) -> set[PartitionKey]:
+def keys_of(
+    rows: Iterable[ReplicaVerdict | ConsumerImpact | OpenTransactionRow | RunFinding | ReplicaLog | ReplicaStart],
+) -> set[PartitionKey]:
     """The partitions of rows."""
     return {(row.topic, row.partition) for row in rows}

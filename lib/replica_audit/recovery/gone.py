@@ -41,6 +41,7 @@ def without_gone(facts: RecoveryFacts, gone: Collection[int]) -> RecoveryFacts:
         gone=frozenset(gone),
         offline=tuple(_without(facts, one, gone) for one in facts.offline),
         verdicts=tuple(verdicts),
+        starts=tuple(one for one in facts.starts if one.broker_id not in gone),
         cut_copies=tuple(one for one in facts.verdicts if one.follower_id in gone and (will_be_cut(one) or one.already_truncated)),
         logs=tuple(
             replace(log, corrected_checkpoint=None, not_corrected_because=None) if log.broker_id in gone else log for log in facts.logs

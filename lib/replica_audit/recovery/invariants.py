@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from replica_audit.errors import AuditError
 from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.recovery.discharge import Done, still_open, unknown_brokers
 from replica_audit.recovery.facts import RecoveryFacts, ReplicaKey
 from replica_audit.recovery.names import partition_shown
 from replica_audit.recovery.questions import unknown_replicas
@@ -37,6 +38,7 @@ RULES = {
     6: "every check can fail, and every command is one line",
     7: "every step says what it cannot undo, and every group and transaction is followed to its end",
     8: "a copy of evidence is never edited",
+    9: "a broker is started only once that was done which its start makes necessary",
 }
 _FINAL = (Elect, TakeOut, EndTransaction)
 
@@ -87,6 +89,7 @@ def violations(facts: RecoveryFacts, plan: Plan) -> Iterator[Violation]:
                 *_guesses(state, action, unknown),
                 *_rebuilds(facts, state, action),
                 *_starts(state, action, starts, number),
+                *_outcomes(facts, plan, state, action),
             ):
                 yield Violation(rule=rule, number=number, what=what)
             for effect in apply(facts, state, action):
@@ -178,6 +181,21 @@ def _starts(state: State, action: Action, starts: dict[int, int], number: int) -
         case Elect(_key, broker, _is_clean):
             if not state.running.get(broker):
                 yield 5, f"broker {broker} is elected before it was started"
+
+
+def _outcomes(facts: RecoveryFacts, plan: Plan, state: State, action: Action) -> Iterator[Broken]:
+    """What the start of a broker makes necessary and nothing before it has done; a rebuild follows the start, if the plan has it."""
+    if not isinstance(action, StartBroker) or action.empty or state.running.get(action.broker):
+        return
+    for reason in unknown_brokers(facts).get(action.broker, ()):
+        yield 9, f"broker {action.broker} is started ({reason})"
+    rebuilt = {one.replica for step in plan.steps for one in step.actions if isinstance(one, TakeOut)}
+    done = Done(copied=state.copied, led={*state.leaders, *plan.crossed}, corrected=state.corrected, rebuilt=rebuilt)
+    for start in facts.starts:
+        replica = (start.topic, start.partition, start.broker_id)
+        if start.broker_id == action.broker and replica not in state.absent:
+            for reason in still_open(facts, start, done):
+                yield 9, f"broker {action.broker} is started, and {_shown(replica)} is {start.outcome} ({reason}) still"
 
 
 def _checks(step: PlanStep, already: Sequence[Check], failing: Sequence[Check]) -> Iterator[Broken]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
 from replica_audit.model.problem_codes import NOT_READ_WHOLE
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
 from replica_audit.protocol.verdict.acknowledgement import AckState
@@ -100,7 +101,7 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
         reasons.add(StartBecause.NOT_COMPARED)  # the only one in the input, and no metadata says whether there are others
     loss, leader_id, election = _NOTHING, _leader_of(rows, verdict), None
     if offline is None and verdict is not None:  # else it leads, or is the only one
-        is_final = _is_stopped(rows, broker)
+        is_final = _is_stopped(rows, broker) or any(one.code == PartitionCode.FETCH_FAILS_FOREVER for one in found)
         reasons |= set(_under_leader(verdict, is_final=is_final))
         loss = _cut(verdict) if _truncates_alone(verdict) or StartBecause.EMPTIES in reasons else _NOTHING
     elif offline is not None:
@@ -169,8 +170,13 @@ def _of_log(rows: AuditedRows, broker: int, verdict: ReplicaVerdict | None) -> I
         yield StartBecause.MISSING
     is_unreadable = log is not None and log.unreadable_reason is not None
     if is_unreadable or (verdict is not None and verdict.verdict == Verdict.UNREADABLE):
-        is_read = not any(one.broker_id == broker and one.code in NOT_READ_WHOLE for one in rows.problems)
+        is_read = not any(one.broker_id == broker and _is_unread(one) for one in rows.problems)
         yield StartBecause.DOES_NOT_LOAD if is_read else StartBecause.NOT_READ
+
+
+def _is_unread(problem: ReportedProblem) -> bool:
+    """Whether a file was not read; of a table that is garbled it is known what its broker does: it does not load the log."""
+    return problem.code in NOT_READ_WHOLE and (problem.code, problem.kind) != ("malformed", EPOCH_CHECKPOINT)
 
 
 def _of_findings(found: Collection[FoundFinding]) -> Iterator[StartBecause]:
@@ -191,7 +197,7 @@ def _is_stopped(rows: AuditedRows, broker: int) -> bool:
 
 
 def _under_leader(verdict: ReplicaVerdict, *, is_final: bool) -> Iterator[StartBecause]:
-    """What a follower does where somebody leads; `is_final`: its broker was stopped when it was copied."""
+    """What a follower does where somebody leads; `is_final`: its copy is what it starts with: it was stopped, or fetches nothing."""
     if is_final and is_emptied(verdict):
         yield StartBecause.EMPTIES
     elif verdict.verdict in _OF_VERDICTS:

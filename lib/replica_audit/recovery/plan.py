@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from replica_audit.program import command_line
 from replica_audit.recovery.commands import Tools, election_json, table_csv
+from replica_audit.recovery.discharge import SAID_OF, open_by_facts, unknown_brokers
 from replica_audit.recovery.elections import leaders_by_plan, records_lost
 from replica_audit.recovery.endings import group_resets, transactions
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, known_cut, will_be_cut
@@ -15,7 +17,7 @@ from replica_audit.recovery.names import partition_shown
 from replica_audit.recovery.questions import Question, questions, questions_about_brokers
 from replica_audit.recovery.rebuilds import rebuild_steps, rebuilds
 from replica_audit.recovery.replacing import replacing
-from replica_audit.recovery.starting import starts
+from replica_audit.recovery.starting import corrections, starts
 from replica_audit.recovery.state import Removal, apply, first_state
 from replica_audit.recovery.steps import (
     AskForInput,
@@ -31,13 +33,12 @@ from replica_audit.recovery.steps import (
     Presumption,
     Shows,
     Stage,
-    StartBroker,
-    StopBroker,
     TakeOut,
 )
 from replica_audit.recovery.truncations import FILE as TRUNCATIONS
 from replica_audit.recovery.truncations import cut_away, truncations, truncations_csv, truncations_text
 from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.starts import OUTCOME_OF, StartOutcome
 from replica_audit.words import count
 
 FILE = "save-first.csv"
@@ -52,6 +53,7 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy, decisions: Sequence[str] 
     """
     tools, asked = Tools.of(facts.kafka_version, facts.protocol), questions(facts)
     waiting = frozenset(replica for one in asked for replica in one.replicas)
+    facts, not_started = _held_back(facts, waiting)
     rebuilt, not_rebuilt = rebuilds(facts, waiting)
     started = starts(facts, waiting, rebuilt, tools)
     replaced = replacing(facts, tools)
@@ -60,15 +62,12 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy, decisions: Sequence[str] 
         transactions(facts, waiting),
         replaced,
         rebuild_steps(facts, rebuilt, tools),
-        PlanPart(refusals=tuple(not_rebuilt)),
+        PlanPart(refusals=(*not_started, *not_rebuilt)),
         group_resets(facts, policy),
         _still_open(facts),
     ]
     parts.append(_preferred(facts, tools, waiting, away=frozenset() if replaced.steps else facts.gone))
-    done = {
-        action.broker for part in parts for step in part.steps for action in step.actions if isinstance(action, StartBroker | StopBroker)
-    }
-    asked = (*asked, *questions_about_brokers(facts, done | {broker for *_key, broker in waiting}))
+    asked = (*asked, *questions_about_brokers(facts, {broker for *_key, broker in waiting}))
     copied = _copying(facts, [step for part in parts for step in part.steps], waiting, tools)
     parts = [copied, PlanPart(steps=tuple(_asking(asked))), *parts]
     plan = Plan(
@@ -83,6 +82,25 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy, decisions: Sequence[str] 
         crossed=started.crossed,
     )
     return refuse_defects(facts, plan)
+
+
+def _held_back(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> tuple[RecoveryFacts, list[PlanRefusal]]:
+    """The facts with the brokers that this plan does not start as they are, and why not; what is asked for says so itself."""
+    rebuilt, _not_rebuilt = rebuilds(facts, waiting)
+    logs, _not_corrected = corrections(facts, waiting, rebuilt)
+    corrected = {(log.topic, log.partition, log.broker_id) for of in logs.values() for log in of}
+    missed = open_by_facts(facts, corrected | facts.torn, rebuilt)
+    found = [one for one in missed if facts.is_stopped(one.replica[2]) is not False or one.replica[2] in logs]
+    refusals = [
+        PlanRefusal(
+            what=f"start {brokers_shown([one.replica[2]])} because of",
+            where=(partition_shown(*one.replica[:2]),),
+            why=f"{SAID_OF[one.reasons[0]]}, and no step of this plan mends that (`explain` has the evidence)",
+        )
+        for one in found
+        if OUTCOME_OF[one.reasons[0]] is not StartOutcome.UNKNOWN
+    ]
+    return replace(facts, held=frozenset(one.replica[2] for one in found) | unknown_brokers(facts).keys()), refusals
 
 
 # --- what is asked for -------------------------------------------------------------------------------------------------------------------
@@ -159,7 +177,7 @@ def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], waiting: Collectio
         undo="Nothing to undo. Delete the copies once nobody needs them.",
         files=(PlanFile(name=FILE, content=table_csv(rows)), table),
     )
-    followers = {one for one in truncated | unknown if one[2] not in facts.gone}
+    followers = {one for one in truncated | unknown if one[2] not in facts.gone} - facts.never_fetch
     return PlanPart(steps=(step,), presumptions=tuple(_stopped(facts, followers, tools)))
 
 
@@ -183,6 +201,7 @@ def _at_stake(facts: RecoveryFacts) -> Iterator[ReplicaKey]:
         if known_cut(verdict) and verdict.key not in facts.leaderless:
             yield (*verdict.key, verdict.follower_id)
     yield from facts.cut_once_corrected
+    yield from facts.lost_at_start
     for key, choice in leaders_by_plan(facts).items():
         cuts = facts.cuts_under(*key, choice.candidate_id)
         if cuts:

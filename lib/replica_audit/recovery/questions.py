@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from replica_audit.errors import visible
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
 from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.recovery.discharge import open_by_facts, unknown_brokers
 from replica_audit.recovery.facts import RecoveryFacts, ReplicaKey, known_cut
 from replica_audit.recovery.names import partition_shown, plain
 from replica_audit.rows.codes import Cause
 from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.starts import OUTCOME_OF, StartBecause, StartOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +29,13 @@ class Question:
 def questions(facts: RecoveryFacts) -> tuple[Question, ...]:
     """All that is not known and decides something, each kind once."""
     found: dict[tuple[str, str], list[ReplicaKey]] = {}
+    known: set[ReplicaKey] = set()
     for replica, wanted, why in _all(facts):
         if replica[2] not in facts.gone:
             found.setdefault((wanted, why), []).append(replica)
+            known.add(replica)
+    for replica, wanted, why in _of_starts(facts, known):
+        found.setdefault((wanted, why), []).append(replica)
     return tuple(Question(replicas=tuple(sorted(set(replicas))), wanted=wanted, why=why) for (wanted, why), replicas in found.items())
 
 
@@ -39,12 +45,11 @@ def unknown_replicas(facts: RecoveryFacts) -> frozenset[ReplicaKey]:
 
 
 def questions_about_brokers(facts: RecoveryFacts, known: Collection[int]) -> Iterator[Question]:
-    """Of brokers whose start is not known to be safe, besides those that are asked about, or that the plan knows what to do with."""
-    for one in facts.unknown_starts:
-        if one.broker_id not in known and one.broker_id not in facts.gone:
-            of = f" ({', '.join(map(plain, one.partitions))})" if one.partitions else ""
-            wanted = f"the folder of broker {one.broker_id}, copied again and given once"
-            yield Question(replicas=(), brokers=(one.broker_id,), wanted=wanted, why=f"{', '.join(one.because)}{of}")
+    """Of brokers of which, as a whole, something is not known, besides those that are asked about already."""
+    for broker, reasons in unknown_brokers(facts).items():
+        if broker not in known:
+            wanted = f"the folder of broker {broker}, copied again and given once"
+            yield Question(replicas=(), brokers=(broker,), wanted=wanted, why=" and ".join(_OF_BROKER[reason] for reason in reasons))
 
 
 def _all(facts: RecoveryFacts) -> Iterator[tuple[ReplicaKey, str, str]]:
@@ -74,13 +79,53 @@ def _of_candidates(facts: RecoveryFacts) -> Iterator[tuple[ReplicaKey, str, str]
                 yield replica, _copy_again(replica), "it could not be read, or is not in the input, and may hold more than the others"
 
 
+def _of_starts(facts: RecoveryFacts, known: Collection[ReplicaKey]) -> Iterator[tuple[ReplicaKey, str, str]]:
+    """Of replicas of which it is not known what their broker's start does, besides those that are asked about already."""
+    keys = {replica[:2] for replica in known}
+    for one in open_by_facts(facts, corrected=facts.settled, rebuilt=()):
+        reason = one.reasons[0]
+        is_asked = one.replica in known or (reason is StartBecause.ELECTION_UNKNOWN and one.replica[:2] in keys)
+        if OUTCOME_OF[reason] is StartOutcome.UNKNOWN and not is_asked:
+            yield one.replica, _wanted(facts, one.replica, reason), _OF_START[reason]
+
+
+_METADATA = "`cluster-metadata.json` (command `describe-cluster`), or the directory `__cluster_metadata-0` of a broker or controller"
+_OF_BROKER = {
+    StartBecause.COPIED_TWICE: "the input has two copies of it",
+    StartBecause.NOT_READ: "a file or a folder of it could not be read",
+    StartBecause.MISSING: "it is not in the input",
+}
+_OF_START = _OF_BROKER | {
+    StartBecause.NOT_COMPARED: "it could not be compared with its leader",
+    StartBecause.NOT_READ: "it could not be read: let the audit's user read it",
+    StartBecause.SHORT_COPY: "its copy ends below its own high watermark",
+    StartBecause.LEADER_GUESSED: "who leads is only a guess",
+    StartBecause.LEADER_DAMAGED: "it leads, and its log is damaged: keep every replica; `explain` says which copy is good",
+    StartBecause.MAY_BECOME_STRAY: "it has no partition.metadata: where the broker has none, either, its start sets the log aside (-stray)",
+    StartBecause.ELECTION_UNKNOWN: "nobody leads it, and what an election loses is not known",
+}
+
+
+def _wanted(facts: RecoveryFacts, replica: ReplicaKey, reason: StartBecause) -> str:
+    topic, partition, broker = replica
+    verdict = facts.verdict_of.get(replica)
+    if reason is StartBecause.MISSING:
+        return f"the folder of broker {broker}"
+    if reason is StartBecause.LEADER_GUESSED:
+        return _METADATA
+    if reason is StartBecause.MAY_BECOME_STRAY:
+        return f"the file partition.metadata of {partition_shown(topic, partition)} on broker {broker}"
+    if reason is StartBecause.NOT_COMPARED and verdict is not None and verdict.keys_may_differ:
+        return _by_records(verdict)
+    return _copy_again(replica)
+
+
 def _of_verdict(facts: RecoveryFacts, verdict: ReplicaVerdict) -> Iterator[tuple[ReplicaKey, str, str]]:
     replica, leader = (*verdict.key, verdict.follower_id), (*verdict.key, verdict.leader_id)
     if verdict.already_truncated or verdict.key in facts.leaderless or replica in facts.settled:
         return
     if verdict.leader_source == INFERRED and verdict.inferred_because != InferredBecause.NO_LEADER:
-        wanted = "`cluster-metadata.json` (command `describe-cluster`), or the directory `__cluster_metadata-0` of a broker or controller"
-        yield replica, wanted, "who leads is only a guess"
+        yield replica, _METADATA, "who leads is only a guess"
     elif verdict.verdict == Verdict.INCONCLUSIVE and not known_cut(verdict):
         of = leader if verdict.cause in (Cause.LEADER_UNKNOWN, Cause.LEADER_COPIED_EARLIER) else replica
         wanted = _by_records(verdict) if verdict.cause == Cause.RECORDS_NOT_COMPARED else _copy_again(of)

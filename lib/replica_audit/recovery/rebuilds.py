@@ -65,9 +65,9 @@ def _ill(facts: RecoveryFacts) -> Iterator[tuple[ReplicaKey, str]]:
 
 
 def _held_up(facts: RecoveryFacts, replica: ReplicaKey, waiting: Collection[ReplicaKey]) -> str | None:
-    if facts.is_stopped(replica[2]) is False or all(one[2] != replica[2] for one in waiting):
+    if facts.is_stopped(replica[2]) is False or replica[2] not in {one[2] for one in waiting} | facts.held:
         return None
-    return f"broker {replica[2]} is not started before another replica of it is known"
+    return f"broker {replica[2]} is not started before another replica of it is known or repaired"
 
 
 def _leader(facts: RecoveryFacts, replica: ReplicaKey) -> int:

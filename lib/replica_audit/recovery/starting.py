@@ -76,10 +76,10 @@ def starts(facts: RecoveryFacts, waiting: frozenset[ReplicaKey], rebuilt: Collec
         rebuilt: replicas that are rebuilt afterwards: their brokers have to run.
         tools: of the cluster's version.
     """
-    blocked = {broker for *_key, broker in waiting}
-    torn = {replica for replica in facts.bad_ends if replica not in facts.short_copies and replica[2] not in blocked | facts.gone}
+    blocked = {broker for *_key, broker in waiting} | facts.held
+    torn = {replica for replica in facts.torn if replica[2] not in blocked}
     facts = with_recovered(facts, {broker for *_key, broker in torn})
-    corrected, refusals = _corrected(facts, waiting, rebuilt)
+    corrected, refusals = corrections(facts, waiting, rebuilt)
     if facts.offline and only_stopped(facts):
         if not (corrected or torn or blocked) and not _truncates_at_once(facts):
             return Starts(part=PlanPart(steps=tuple(_all_stopped(facts)), refusals=tuple(refusals)))
@@ -442,13 +442,13 @@ def _candidates(facts: RecoveryFacts) -> set[int]:
 # --- corrected files ---------------------------------------------------------------------------------------------------------------------
 
 
-def _corrected(
+def corrections(
     facts: RecoveryFacts, waiting: Collection[ReplicaKey], rebuilt: Collection[ReplicaKey]
 ) -> tuple[dict[int, list[ReplicaLog]], list[PlanRefusal]]:
     """The logs whose file is corrected, by broker; what cannot be corrected, or does not heal, is refused."""
     found: dict[int, list[ReplicaLog]] = {}
     refusals = []
-    blocked = {broker for *_key, broker in waiting}
+    blocked = {broker for *_key, broker in waiting} | facts.held
     for log in (one for one in facts.logs if one.state == "current"):
         replica = (log.topic, log.partition, log.broker_id)
         verdict = facts.verdict_of.get(replica)

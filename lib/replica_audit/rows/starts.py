@@ -33,6 +33,7 @@ class StartBecause(StrEnum):
     # order
     OTHER_LOSES_LESS = "another-leader-loses-less"
     # copy-first
+    EMPTIES = "empties-its-log"
     TRUNCATES = "truncates"
     RECOVERY_TRUNCATES = "recovery-truncates"
     SETS_ASIDE = "sets-aside-the-only-copy"
@@ -44,7 +45,6 @@ class StartBecause(StrEnum):
     STAYS_DIVERGED = "stays-diverged"
     OTHER_RECORDS = "other-records-than-the-leader"
     # unknown
-    EMPTIES = "empties-its-log"
     NOT_COMPARED = "not-compared"
     NOT_READ = "not-read"
     SHORT_COPY = "short-copy"
@@ -58,6 +58,7 @@ class StartBecause(StrEnum):
 
 OUTCOME_OF: Mapping[StartBecause, StartOutcome] = {
     StartBecause.OTHER_LOSES_LESS: StartOutcome.ORDER,
+    StartBecause.EMPTIES: StartOutcome.COPY_FIRST,
     StartBecause.TRUNCATES: StartOutcome.COPY_FIRST,
     StartBecause.RECOVERY_TRUNCATES: StartOutcome.COPY_FIRST,
     StartBecause.SETS_ASIDE: StartOutcome.COPY_FIRST,
@@ -67,7 +68,6 @@ OUTCOME_OF: Mapping[StartBecause, StartOutcome] = {
     StartBecause.CANNOT_FOLLOW: StartOutcome.REPAIR_FIRST,
     StartBecause.STAYS_DIVERGED: StartOutcome.REPAIR_FIRST,
     StartBecause.OTHER_RECORDS: StartOutcome.REPAIR_FIRST,
-    StartBecause.EMPTIES: StartOutcome.UNKNOWN,
     StartBecause.NOT_COMPARED: StartOutcome.UNKNOWN,
     StartBecause.NOT_READ: StartOutcome.UNKNOWN,
     StartBecause.SHORT_COPY: StartOutcome.UNKNOWN,
@@ -98,11 +98,10 @@ class ReplicaStart:
     outcome: Outcome
     because: Annotated[
         tuple[str, ...],
-        "every reason, the worst first: another-leader-loses-less (order); truncates, recovery-truncates, sets-aside-the-only-copy "
-        "(copy-first); torn-end, does-not-load, becomes-stray, cannot-follow, stays-diverged, other-records-than-the-leader "
-        "(repair-first); empties-its-log (it ends below the leader's log start), not-compared, not-read, short-copy, "
-        "leader-guessed, leader-damaged, may-become-stray, election-unknown, "
-        "missing-from-the-input (unknown)",
+        "every reason, the worst first: another-leader-loses-less (order); truncates, recovery-truncates, empties-its-log (it ends below "
+        "the leader's log start), sets-aside-the-only-copy (copy-first); torn-end, does-not-load, becomes-stray, cannot-follow, "
+        "stays-diverged, other-records-than-the-leader (repair-first); not-compared, not-read, short-copy, leader-guessed, "
+        "leader-damaged, may-become-stray, election-unknown, missing-from-the-input (unknown)",
     ]
     leader_id: Annotated[Int | None, "who leads, or has to lead, when it starts; null: not known"]
     election: Annotated[str | None, "of a partition that nobody leads and this broker is to lead: clean or unclean; null: it is not"]

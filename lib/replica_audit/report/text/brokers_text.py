@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from replica_audit.errors import visible
 from replica_audit.program import option
 from replica_audit.protocol.verdict.partition_findings import ElectionType
+from replica_audit.recovery.discharge import SAID_OF
 from replica_audit.recovery.lost_text import lost_text
 from replica_audit.report.facts.run_report import BrokerAnswer
 from replica_audit.report.layout.paragraphs import paragraph
@@ -22,8 +23,7 @@ _SHOUTED = {
     StartOutcome.REPAIR_FIRST: "REPAIR FIRST",
     StartOutcome.UNKNOWN: "UNKNOWN",
 }
-_LOSE = (StartBecause.TRUNCATES, StartBecause.RECOVERY_TRUNCATES)  # told together, with what is lost
-_ALSO_LOSE = (StartBecause.SETS_ASIDE, StartBecause.EMPTIES)  # what is lost counts with that
+_LOSE = (StartBecause.TRUNCATES, StartBecause.RECOVERY_TRUNCATES, StartBecause.EMPTIES)  # told together, with what is lost
 # what {n} replicas do, or are
 _SAYS: dict[StartBecause, str] = {
     StartBecause.OTHER_LOSES_LESS: "would lead {n} {partition} itself, at the cost of more records than another leader",
@@ -34,7 +34,7 @@ _SAYS: dict[StartBecause, str] = {
     StartBecause.CANNOT_FOLLOW: "{n} {follower} never {catch} up",
     StartBecause.STAYS_DIVERGED: "{n} {follower} {stay} diverged, and Kafka does not notice",
     StartBecause.OTHER_RECORDS: "{n} {replica} {hold} other records than the leader at the same offsets",
-    StartBecause.EMPTIES: "{n} {log} {end} below the leader's log start and {is_} emptied; whether the leader held the same is not known",
+    StartBecause.EMPTIES: "{n} of them {end} below the leader's log start and {is_} emptied: whether the leader held the same is not known",
     StartBecause.NOT_COMPARED: "{n} {replica} could not be compared",
     StartBecause.NOT_READ: "{n} {file} or {folder} could not be read",
     StartBecause.SHORT_COPY: "{n} {copy} {end} below the high watermark",
@@ -122,7 +122,7 @@ def _reasons(start: BrokerStart) -> Iterator[str]:
     ordered = [one for one in StartBecause if start.because.get(one)]
     own = [one for one in ordered if OUTCOME_OF[one] == start.outcome]
     named, truncated = _named(start), sum(start.because.get(one, 0) for one in _LOSE)
-    removes = "removes" if any(start.because.get(one) for one in _ALSO_LOSE) else "truncates"
+    removes = "removes" if start.because.get(StartBecause.SETS_ASIDE) else "truncates"  # what is lost counts with that
     if truncated:
         ordered = [one for one in ordered if one not in _LOSE or one is next(reason for reason in ordered if reason in _LOSE)]
     for one in sorted(ordered, key=lambda reason: reason not in own):
@@ -130,6 +130,8 @@ def _reasons(start: BrokerStart) -> Iterator[str]:
         if one in _LOSE:
             where = named if is_first else count(truncated, "partition")
             yield f"{removes} {_lost(start)} of {where}, which the leader does not hold"
+            if start.because.get(StartBecause.EMPTIES):
+                yield phrase(StartBecause.EMPTIES, start.because[StartBecause.EMPTIES])
         elif one is StartBecause.SETS_ASIDE and not truncated:
             yield f"nobody else holds {_lost(start)} of {'it' if start.because[one] == 1 else f'{start.because[one]} of them'}"
         else:
@@ -182,16 +184,10 @@ _ANSWER: dict[StartOutcome, str] = {
     StartOutcome.REPAIR_FIRST: "not as it is",
     StartOutcome.UNKNOWN: "nobody can tell from this input",
 }
-_OF_ONE: dict[StartBecause, str] = {
+_OF_ONE: dict[StartBecause, str] = SAID_OF | {
     StartBecause.OTHER_LOSES_LESS: "leads it itself, at the cost of more records",
-    StartBecause.TORN_END: "ends in half a batch after a clean stop: what is appended behind cannot be read",
-    StartBecause.DOES_NOT_LOAD: "its log is damaged",
-    StartBecause.BECOMES_STRAY: "its log is set aside (-stray)",
     StartBecause.SETS_ASIDE: "nobody else holds {lost} of it",
-    StartBecause.CANNOT_FOLLOW: "never catches up",
-    StartBecause.STAYS_DIVERGED: "stays diverged, and Kafka does not notice",
-    StartBecause.OTHER_RECORDS: "holds other records than the leader at the same offsets",
-    StartBecause.EMPTIES: "ends below the leader's log start and is emptied; whether the leader held the same is not known",
+    StartBecause.EMPTIES: "it ends below the leader's log start, and whether the leader held the same is not known",
     StartBecause.NOT_COMPARED: "could not be compared",
     StartBecause.NOT_READ: "could not be read",
     StartBecause.SHORT_COPY: "its copy ends below the high watermark",
@@ -247,7 +243,7 @@ def replica_start(start: ReplicaStart) -> str:
 def replica_text(start: ReplicaStart) -> str:
     """What the start of its broker does to one replica."""
     told = [_cut_of(start)] if any(one in start.because for one in _LOSE) else []
-    told += [_OF_ONE[one].format(lost=_lost_of(start)) for one in map(StartBecause, start.because) if one not in _LOSE]
+    told += [_OF_ONE[one].format(lost=_lost_of(start)) for one in map(StartBecause, start.because) if one in _OF_ONE]
     if start.election is not None:
         told.append("leads it by itself" if start.election == ElectionType.CLEAN else "is to be elected, uncleanly")
     follows = start.leader_id is not None and start.leader_id != start.broker_id
