@@ -113,7 +113,7 @@ def test_a_lost_broker_without_a_spare_one_is_replaced_empty_after_all_elections
     assert "--unavailable-partitions   # must print nothing: else stop here" in step.commands[0]
     assert "kafka-storage.sh format --cluster-id CLUSTER_ID" in step.commands[2]
     (start,) = [step for step in plan.steps if step.stage is Stage.START and ": leads" not in step.title]
-    assert start.checks[0].command.endswith("a line that has 1 in `Replicas` has it in `Isr`, too"), "3 is missing there still"
+    assert start.checks[0].command.endswith("a line with a leader and 1 in `Replicas` has it in `Isr`, too"), "3 is missing there still"
     assert step.checks[0].command.endswith("a line that has 3 in `Replicas` has it in `Isr`, too")
 
 
