@@ -114,7 +114,7 @@ def test_a_lost_broker_without_a_spare_one_is_replaced_empty_after_all_elections
     assert "kafka-storage.sh format --cluster-id CLUSTER_ID" in step.commands[2]
     (start,) = [step for step in plan.steps if step.stage is Stage.START and ": leads" not in step.title]
     assert start.checks[0].command.endswith("a line with a leader and 1 in `Replicas` has it in `Isr`, too"), "3 is missing there still"
-    assert step.checks[0].command.endswith("a line that has 3 in `Replicas` has it in `Isr`, too")
+    assert step.checks[0].command.endswith("a line with a leader and 3 in `Replicas` has it in `Isr`, too")
 
 
 def test_other_brokers_take_the_lost_replicas_if_they_can() -> None:
