@@ -70,9 +70,10 @@ def test_what_a_person_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     """The summary, the explanation, the page and the JSON of one triage name the same commands."""
     page, document = tmp_path / "page.html", tmp_path / "run.json"
     assert cli.main(["triage", "--input", str(LOSS / "before"), "--html", str(page), "--json", str(document)]) == 1
-    said = " ".join(capsys.readouterr().out.split())
+    out = capsys.readouterr().out
+    said = " ".join(out.split())
     command = "kafka-transactions.sh --bootstrap-server BROKER:PORT abort --topic transfers --partition 1 --start-offset 24"
-    assert f"to end it: {command}, then the same for the others" in said
+    assert f"to end the first, and then the others in the same way:\n      {command}\n" in out, "on one line"
     # the other one was aborted anyway
     assert "save first: the records of the one from offset 24 (straddle-commit). The marker on broker 1 is a COMMIT" in said
     assert f"<code>{command}</code>" in page.read_text(encoding="utf-8")

@@ -15,10 +15,11 @@ from unittest.mock import ANY
 import pytest
 from rich.cells import cell_len
 
+from replica_audit import cli
 from replica_audit.commands import terminal
 from replica_audit.commands.progress_lines import ProgressLines
 from replica_audit.progress import Progress, ProgressEvent, ProgressKind
-from replica_audit.report.facts.run_report import Choice, Impact, Report
+from replica_audit.report.facts.run_report import Choice, Impact, ProblemKind, Report
 from replica_audit.report.text import plain_text as text
 from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.runs import ReportedProblem
@@ -103,6 +104,7 @@ REPORT = Report(
     already_lost_partitions=0,
     problems=(PROBLEM,),
     problem_count=1,
+    problem_kinds=(ProblemKind(PROBLEM, 1),),
     changes={"new": 2},
 )
 
@@ -258,6 +260,7 @@ def test_how_much_is_done_is_a_line_every_ten_seconds() -> None:
 _PROGRAM = """
 import sys, time
 sys.path.insert(0, "lib")
+from replica_audit import cli
 from replica_audit.commands import terminal
 from replica_audit.progress import Progress
 with terminal.progress() as told:
@@ -299,3 +302,34 @@ def test_leaders_that_cannot_be_read_are_told_apart_from_findings_about_follower
     assert "\nFindings\n" in told
     assert "\n1 leader cannot be read\n" in told
     assert "cannot be read" not in text.render(REPORT)
+
+
+@pytest.mark.parametrize("columns", [None, 60])
+def test_problems_of_one_kind_are_one_and_a_count(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int | None
+) -> None:
+    if columns:
+        at_terminal(monkeypatch, columns)
+    kind = ProblemKind(PROBLEM, 42, ("/backup/y.log", "/backup/z.log"))
+    terminal.show_report(replace(REPORT, clusters=(replace(CLUSTER, path="/backup"),), problem_count=42, problem_kinds=(kind,)))
+    out = " ".join(_STYLE.sub("", capsys.readouterr().out).split())
+    assert "Input problems: 42, the first of each kind" in out
+    assert out.count("Remedy:") == 1
+    assert "and 41 more of this kind: y.log, z.log and 39 more" in out
+
+
+def test_a_column_that_says_nothing_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    nothing = {"divergence_offset": None, "truncation_offset": None, "restart_offset": None}
+    silent = with_columns(FINDING, **nothing, severity="error", verdict="unreadable")
+    terminal.show_report(replace(REPORT, findings=(silent,)))
+    assert "DIVERGES" not in capsys.readouterr().out
+    terminal.show_report(replace(REPORT, findings=(silent, FINDING)))
+    assert "PARTITION  L>F  DIVERGES  TRUNCATES TO  LOSES" in capsys.readouterr().out
+
+
+def test_problems_of_a_run_are_told_by_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    cut = Path(__file__).resolve().parents[1] / "data" / "cases" / "12-head"
+    assert cli.main(["triage", "--input", str(cut)]) == 3
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.count("is only a part") == 1
+    assert "and 1 more of this kind: broker-2/dump.txt" in out

@@ -80,7 +80,7 @@ class TestTheNews:
         assert headline(data).more == (
             "1 replica will truncate records; whether they were committed is unknown.",
             "Unknown: 1 replica could not be compared.",
-            "Leaders of 2 pairs are inferred from the logs: for those a clean verdict proves nothing.",
+            "Of 2 pairs the leader is a guess: do not trust identical, consistent or lagging there.",
             "Records of 3 replicas were not compared, for the input does not hold them.",
             "1 input problem: listed below.",
         )

@@ -80,7 +80,7 @@ def test_no_remedy_moves_or_deletes_a_checkpoint(verdict: str, wrong: int | None
 def test_a_malformed_file_alone_is_no_reason_to_fetch_anew() -> None:
     found = remedies(pair(wrong=2, state="unreadable", verdict="unreadable"))
     assert len(found) == 1
-    assert "corrected lines" in found[0]
+    assert "corrected one" in found[0]
     assert any("move" in step for step in remedies(pair(verdict="unreadable"))), "anything else is fetched anew"
 
 
@@ -108,7 +108,7 @@ def test_what_a_corrected_file_lets_go_is_copied_first(changed: Row, does: str) 
     first, second = remedies(unreadable(rejoin(follower_id=3), rejoin(**changed)))
     assert first.startswith("First copy ")
     assert f"once the file is corrected, follower 2 {does}" in first
-    assert "write the corrected lines" in second
+    assert "put the corrected one, which the plan writes" in second
 
 
 def test_a_corrected_file_that_lets_nothing_go_needs_no_copy() -> None:
@@ -127,7 +127,7 @@ def test_a_file_with_which_the_logs_stay_apart_is_not_corrected() -> None:
     (step,) = remedies(unreadable(rejoin(still_diverged=True)))
     assert "do not correct it yet" in step
     assert "follower 2 truncates to 10, and keeps batches that are not those of leader 1" in step
-    assert "write the corrected lines" not in step
+    assert "put the corrected one, which the plan writes" not in step
 
 
 def incident(line: int, **changed: Any) -> Row:

@@ -13,6 +13,7 @@ from replica_audit.protocol.transactions.open_transactions import HangsBecause
 from replica_audit.report.advice.transaction_remedies import in_short
 from replica_audit.report.facts.explanation import explain
 from replica_audit.report.facts.question import Question
+from replica_audit.report.layout.paragraphs import CommandLine
 from replica_audit.report.page.partition import Section, section
 from replica_audit.report.text.json_report import json_pieces
 from replica_audit.rows.transactions import HangingTransaction
@@ -234,11 +235,13 @@ def test_hostile_names_are_shown_as_escapes() -> None:
 def test_a_list_of_findings_says_it_in_short() -> None:
     row = {name: value for name, value in opened(may_be_committed=True, waiting_groups=("g",)).items() if name not in KEYS}
     one = HangingTransaction(**row)
-    alone_, save, end = in_short([one], "orders", 0)
+    alone_, save, end, line = in_short([one], "orders", 0)
     assert alone_.startswith("why: its coordinator completed it")
     assert alone_.endswith("Group g has committed there: with read_committed it is stuck.")
     assert save.startswith("save first: the records of the one from offset 10 (pay).")
-    assert end == "to end it: kafka-transactions.sh --bootstrap-server BROKER:PORT abort --topic orders --partition 0 --start-offset 10"
+    assert end == "to end it:"
+    assert line == "kafka-transactions.sh --bootstrap-server BROKER:PORT abort --topic orders --partition 0 --start-offset 10"
+    assert isinstance(line, CommandLine)
     assert next(iter(in_short([one, one], "orders", 0))).startswith("why the first: ")
 
 

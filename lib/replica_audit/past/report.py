@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit.errors import UsageError
+from replica_audit.model.problem_codes import NOT_READ_WHOLE
 from replica_audit.past.acknowledged import OPEN, findings, found, fully_known, groups, known_verdicts, without_known
 from replica_audit.past.doubts import doubts_of
 from replica_audit.past.due import due_facts
@@ -38,6 +39,7 @@ from replica_audit.report.facts.run_report import (
     Finding,
     Impact,
     PartitionPlace,
+    ProblemKind,
     Report,
     ReportedDecision,
     findings_about_followers,
@@ -121,7 +123,17 @@ def report_of(run: PastRun, top: int | None = None, *, gone: Collection[int] = (
         acknowledged_verdicts=known_of,
         doubts=doubts_of(run.tables, run.run_id),
         broker_starts=starts_of(run),
+        problem_kinds=tuple(_problem_kinds(run, first)),
     )
+
+
+def _problem_kinds(run: PastRun, problems: pa.Table) -> Iterator[ProblemKind]:
+    """The problems by code and kind of file; what leaves something unread first, then in the order of their places."""
+    kinds = problems.select(["code", "kind"]).group_by(["code", "kind"], use_threads=False).aggregate([]).to_pylist()  # as they come first
+    for kind in sorted(kinds, key=lambda one: one["code"] not in NOT_READ_WHOLE):
+        own = problems.filter((pc.field("code") == kind["code"]) & (pc.field("kind") == kind["kind"]))
+        (first,) = run.tables.typed(INPUT_ERRORS.name, own.slice(0, 1), ReportedProblem)
+        yield ProblemKind(first=first, number=len(own), next_paths=tuple(map(str, own["path"].slice(1, _PLACES).to_pylist())))
 
 
 def _worst_of(run: PastRun, status: Status) -> tuple[RunFinding, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from shlex import quote
 
 from replica_audit.formats.log_dir.checkpoints import leader_epoch_checkpoint
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
@@ -133,23 +132,22 @@ def _remedy(entries: Correction, files: ReplicaFiles, *, heals: bool) -> str:
         return f"copy the file again; the batches of this log do not determine a table ({_UNDETERMINED[entries]}): {_ANEW}; {_NEVER}"
     again = "copy the file again; if the broker has the same file, " if files.checkpoint_state != "missing" else ""
     return (
-        f"{again}stop the broker, which overwrites the file while it runs, copy the replica's directory away, and write the corrected "
-        f"lines: {_command(entries)} in {files.directory}{_sources(entries)}; {_NEVER}"
+        f"{again}correct it while the broker is stopped: the plan (--plan DIR) writes the corrected file and the script that puts it in "
+        f"place, or says why not. {_entries(entries)}{_sources(entries)}; {_NEVER}"
     )
 
 
-def _command(entries: tuple[CorrectedEntry, ...]) -> str:
-    """A shell command that writes the lines, in the replica's directory."""
+def _entries(entries: tuple[CorrectedEntry, ...]) -> str:
+    """The corrected lines below the count of them."""
     if len(entries) > _SHOWN:
-        return f"the {len(entries) + 2} lines of replica_logs.corrected_checkpoint"
-    lines = ["0", str(len(entries)), *(f"{entry.epoch} {entry.start_offset}" for entry in entries)]
-    return f"printf '%s\\n' {' '.join(map(quote, lines))} > {EPOCH_CHECKPOINT}"
+        return f"Its {len(entries)} entries are in replica_logs.corrected_checkpoint"
+    return "Its entries: " + ", ".join(f"'{entry.epoch} {entry.start_offset}'" for entry in entries)
 
 
 def _sources(entries: tuple[CorrectedEntry, ...]) -> str:
     """Where the lines are from that are not exact by the batches alone."""
     said = "".join(f"; {', '.join(lines)}: {_FROM[source]}" for source, lines in _by_source(entries))
-    return f" (the lines follow from the replica's batches{said})"
+    return f" (they follow from the replica's batches{said})"
 
 
 def _by_source(entries: tuple[CorrectedEntry, ...]) -> Iterator[tuple[EntrySource, list[str]]]:

@@ -33,7 +33,7 @@ def corrected_lines(explanation: Explanation) -> Iterator[str]:
     for side in sides:
         yield (
             f"The leader-epoch-checkpoint of broker {side.broker_id} is wrong. Copy the file again; if the broker has the same file, stop "
-            f"the broker and write the corrected lines (replica_logs.corrected_checkpoint) into {side.path}/leader-epoch-checkpoint. "
+            f"the broker and put the corrected one, which the plan writes (--plan DIR), into {side.path}. "
             "Do not delete or rename the file: after a clean stop a broker does not rebuild it from the log."
         )
 

@@ -78,14 +78,10 @@ def _committed_loss(explanation: Explanation) -> Iterator[str]:
         )
         yield "Read them from it (kafka-dump-log.sh --print-data-log), and have the application write them again."
     else:
+        yield (f"First {_save(explanation)}: its first fetch deletes the records, and the leader does not have them.")
         yield (
-            f"First {_save(explanation)}: once it knows the new epoch, its first fetch from this leader removes the records, and no "
-            "leader holds them."
-        )
-        yield (
-            "Decide which replica's records to keep. If you keep the leader: read the lost records from the copy (kafka-dump-log.sh "
-            "--print-data-log) "
-            f"and have the application write them again; consumers may have processed them already. {_if_it_led(explanation)}"
+            "Decide which replica's records to keep. If you keep the leader: save the lost records (command salvage, or triage --salvage), "
+            f"and send them again; consumers may have processed them already. {_if_it_led(explanation)}"
         )
     yield (
         "Check consumer groups whose committed offset is above the truncation offset: they resume at other records than those they "
@@ -188,9 +184,8 @@ def _stale_tail(explanation: Explanation) -> Iterator[str]:
     if not is_cut_already(explanation):
         yield f"First {_save(explanation)}: the truncation removes its records from {explanation.verdict.truncation_offset} on."
     yield (
-        "Decide whether these records matter; the follower truncates them by itself. Whether they were committed is unknown: no "
-        "checkpointed high watermark and no ISR proves that they were, and nothing can prove that they were not. Producers with acks=1 may "
-        "have received an acknowledgement for them; after an unclean election, also those with acks=all."
+        "Decide whether these records matter; the follower truncates them by itself. No file proves that they were committed. Producers "
+        "with acks=1 may have received an acknowledgement for them; after an unclean election, also those with acks=all."
     )
     if is_cut_already(explanation):
         kept = f"the audited copy of {_path(explanation)} still has these records"

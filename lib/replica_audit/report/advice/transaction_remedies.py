@@ -9,7 +9,7 @@ from replica_audit.errors import visible
 from replica_audit.program import option
 from replica_audit.protocol.transactions.open_transactions import HangsBecause
 from replica_audit.recovery.commands import abort_arguments, abort_by_producer
-from replica_audit.report.layout.paragraphs import listed, offsets
+from replica_audit.report.layout.paragraphs import CommandLine, listed, offsets
 from replica_audit.rows.transactions import TransactionElsewhere, TransactionFacts
 from replica_audit.words import count
 
@@ -175,6 +175,7 @@ def in_short(found: Sequence[TransactionFacts], topic: str, partition: int) -> I
         which = "one" if len(committed) == 1 else "ones"
         hidden = "once aborted, read_committed consumers never see them"
         yield f"save first: the records of the {which} from offset {where}. {by[:1].upper()}{by[1:]}; {hidden}."
-    yield f"to end it: {' '.join(abort_command(first, topic, partition))}{', then the same for the others' if several else ''}"
+    yield "to end the first, and then the others in the same way:" if several else "to end it:"
+    yield CommandLine(" ".join(abort_command(first, topic, partition)))
     if about_the_tool(found):
         yield about_the_tool(found)

@@ -43,6 +43,14 @@ class BrokerAnswer(NamedTuple):
         return exit_code_of_start(self.start)
 
 
+class ProblemKind(NamedTuple):
+    """Input problems of one code and one kind of file: `first` of `number`, and the paths of the next few."""
+
+    first: ReportedProblem
+    number: int
+    next_paths: tuple[str, ...] = ()
+
+
 class Impact(NamedTuple):
     """A position of a consumer group that a truncation affects."""
 
@@ -142,7 +150,8 @@ class Report:
     """One run, of `inputs`; `warehouse` is empty if it keeps no tables.
 
     `decisions` are what somebody has to decide, in plain sentences, worst first.
-    `findings` are the worst about followers, of `finding_count` in all; `problems` the first, of `problem_count`.
+    `findings` are the worst about followers, of `finding_count` in all; `problems` the first, of `problem_count`,
+    `problem_kinds` all of them by kind: first what leaves something unread.
     `offline` are the first of the partitions that nobody leads, `others` the first findings that are neither these nor about a follower's
     verdict; `partition_codes` counts both by code, without leaders that cannot be read.
     `impacts` are the worst of the affected positions. `candidates` are all replicas of the partitions in which another leader would lose
@@ -186,6 +195,7 @@ class Report:
     acknowledged_verdicts: Mapping[str, int] = field(default_factory=dict)
     doubts: Doubts = NO_DOUBTS
     broker_starts: tuple[BrokerStart, ...] = ()
+    problem_kinds: tuple[ProblemKind, ...] = ()
 
     @property
     def read_nothing(self) -> bool:
@@ -225,7 +235,7 @@ class Report:
                 for one in self.not_confirmed
             ],
         }
-        names = [one.name for one in fields(self) if one.name not in ("findings", "offline", "others", "kept_runs")]
+        names = [one.name for one in fields(self) if one.name not in ("findings", "offline", "others", "kept_runs", "problem_kinds")]
         found = {name: rows[name] if name in rows else _plain(getattr(self, name)) for name in names}
         return found | {"compared_followers": self.compared_followers}
 

@@ -12,17 +12,18 @@ from replica_audit.report.layout.paragraphs import printable
 
 _GAP = 2
 _WIDEST = 50
+_NOTHING = ("", "-")
 
 
 def fitted(head: Sequence[str], rows: Sequence[Sequence[str]], indent: int = 2) -> Iterator[str]:
-    """Lines of cells in columns, two blanks between; columns without any cell are dropped.
+    """Lines of cells in columns, two blanks between; columns in which no cell says anything are dropped.
 
     Args:
         head: the columns' names; a line feed parts the lines of one.
         rows: the cells, as many as there are columns.
         indent: blanks before each line.
     """
-    kept = [place for place in range(len(head)) if any(row[place] for row in rows)]
+    kept = [place for place in range(len(head)) if any(row[place] not in _NOTHING for row in rows)]
     columns = [_Column(head[place].split("\n"), [printable(row[place]) for row in rows]) for place in kept]
     room = WIDTH - indent - _GAP * (len(columns) - 1)
     for narrowest in (_Column.longest_word, _Column.longest_number, _Column.one):

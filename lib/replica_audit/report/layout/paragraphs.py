@@ -25,6 +25,12 @@ class _Wrapper(textwrap.TextWrapper):
         return [part for chunk in chunks for part in (re.findall("[^/]*/+|[^/]+", chunk) if len(chunk) > room else [chunk])]
 
 
+class CommandLine(str):
+    """A line to type: it stands alone, and nothing breaks it."""
+
+    __slots__ = ()
+
+
 def printable(text: str) -> str:
     """A text from files, with what a terminal cannot show, or obeys, as escapes."""
     return "".join(c if c.isascii() and c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode("ascii") for c in text)

@@ -204,7 +204,7 @@ def _caveats(data: PageData, counts: dict[str, int]) -> Iterator[str]:
             yield f"{what or 'Cluster '}{cluster.label} is missing from the input, and an earlier run read it: nothing is known of it now."
     inferred = sum(cluster.inferred_leaders for cluster in data.report.clusters)
     if inferred:
-        yield f"Leaders of {counted(inferred, 'pair')} are inferred from the logs: for those a clean verdict proves nothing."
+        yield f"Of {counted(inferred, 'pair')} the leader is a guess: do not trust identical, consistent or lagging there."
     unread = sum(cluster.records_unread for cluster in data.report.clusters)
     if unread:
         yield f"Records of {counted(unread, 'replica')} were not compared, for the input does not hold them."

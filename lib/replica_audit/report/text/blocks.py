@@ -10,7 +10,7 @@ from replica_audit.model import MISLEADING_INDEX
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
-from replica_audit.report.facts.run_report import Cluster, Finding, Report
+from replica_audit.report.facts.run_report import Cluster, Finding, ProblemKind, Report
 from replica_audit.report.layout.leader_words import PAIR_WITHOUT_LEADER, pair
 from replica_audit.report.text import history_text as history
 from replica_audit.report.text.brokers_text import broker_items
@@ -27,10 +27,10 @@ MEANING = {
     2: "no input could be read",
     3: "nothing at or above '{fail_on}', but {why}",
 }
-_NOTHING_COMPARED = "nothing was compared, so nothing is known: "
+_NOTHING_COMPARED = "nothing is known: "
 _WHY = {
     False: "no partition has a leader and a follower in the input",
-    True: "no follower could be compared with its leader; the reasons of the verdicts show why",
+    True: "no follower could be compared with its leader",
 }
 _EXPLAINED = "--partition TOPIC-N"  # where a run that keeps no tables shows it
 UNCONFIRMED = "Unconfirmed: an earlier run found them; this run could not check, or found something else wrong there. They stay open."
@@ -178,15 +178,28 @@ def _doubts(report: Report) -> Iterator[str]:
 
 
 def problems(report: Report) -> Iterator[Notes]:
-    """The input problems: the place of each, and what to do."""
-    for problem in report.problems:
+    """The input problems: the place of the first of each kind, what to do, and how many more there are."""
+    for kind in report.problem_kinds:
+        problem = kind.first
         where = f":{problem.line}" if problem.line is not None else "" if problem.byte_offset is None else f" at byte {problem.byte_offset}"
-        yield Notes(title=f"{problem.path}{where}", lines=(f"{problem.detail}. Remedy: {problem.remedy}",))
+        said = f"{problem.detail}. Remedy: {problem.remedy}"
+        yield Notes(title=f"{problem.path}{where}", lines=(said, *_like_it(report, kind)))
+
+
+def _like_it(report: Report, kind: ProblemKind) -> Iterator[str]:
+    """The other problems of a kind, counted, the next few by their paths below the cluster."""
+    if kind.number > 1:
+        roots = tuple(f"{cluster.path}/" for cluster in report.clusters)
+        root = next((one for one in roots if kind.first.path.startswith(one)), "")
+        more = kind.number - 1 - len(kind.next_paths)
+        places = ", ".join(path.removeprefix(root) for path in kind.next_paths)
+        yield f"and {kind.number - 1} more of this kind: {places}{f' and {more} more' if more else ''}"
 
 
 def problems_title(report: Report) -> str:
     """The title above them."""
-    return f"Input problems{_shown(len(report.problems), report.problem_count, 'first')}"
+    kinds = len(report.problem_kinds)
+    return "Input problems" if report.problem_count == kinds else f"Input problems: {report.problem_count}, the first of each kind"
 
 
 def _shown(shown: int, total: int, which: str) -> str:
@@ -230,7 +243,7 @@ def _about_cluster(report: Report, cluster: Cluster) -> Iterator[str]:
     if cluster.inferred_leaders:
         which = "" if cluster.metadata else " (no cluster-metadata.json)"
         pairs = _count(cluster.inferred_leaders, "pair")
-        yield f"leaders of {pairs} are inferred from the logs{which}: for those a clean verdict proves nothing"
+        yield f"of {pairs} the leader is a guess{which}: do not trust identical, consistent or lagging there"
     if cluster.unclean_elections:
         which = "see table leader_epochs" if report.warehouse else f"{_EXPLAINED} lists those of a partition"
         yield f"unclean elections in the metadata log: {cluster.unclean_elections} ({which})"
@@ -288,7 +301,7 @@ def _findings(report: Report) -> Grid:
         shrinks=(0,),
         legend=PAIR_WITHOUT_LEADER if any(one.row.leader_id < 0 for one in report.findings) else "",
     )
-    return _of_clusters(report, grid, (one.cluster_id for one in report.findings))
+    return _of_clusters(report, _telling(grid), (one.cluster_id for one in report.findings))
 
 
 def _finding_row(one: Finding) -> tuple[str, ...]:
@@ -364,6 +377,20 @@ def _cost(choice: WhatIfLeader | None) -> tuple[str, str]:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _telling(grid: Grid) -> Grid:
+    """The grid without columns in which no cell says anything."""
+    kept = [i for i in range(len(grid.header)) if any(row[i] != "-" for part in grid.parts for row in part.rows)]
+    parts = tuple(replace(part, rows=tuple(tuple(row[i] for i in kept) for row in part.rows)) for part in grid.parts)
+    place = {i: new for new, i in enumerate(kept)}
+    return replace(
+        grid,
+        header=tuple(grid.header[i] for i in kept),
+        parts=parts,
+        right=frozenset(place[i] for i in grid.right if i in place),
+        shrinks=tuple(place[i] for i in grid.shrinks if i in place),
+    )
 
 
 def widths(grid: Grid, room: int) -> list[int]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.report.advice.transaction_remedies import in_short
 from replica_audit.report.facts.run_report import Report
+from replica_audit.report.layout.paragraphs import CommandLine
 from replica_audit.report.text.offline_text import elections, in_sync, since
 from replica_audit.rows.findings import RunFinding
 
@@ -41,7 +42,8 @@ def leader_and_isr_lines(report: Report) -> Iterator[str]:
         if one.code in set(PartitionCode):
             yield _line(report, one)
             if one.hanging:
-                yield from (f"  {line}" for line in in_short(one.hanging, one.topic, one.partition))
+                for line in in_short(one.hanging, one.topic, one.partition):
+                    yield CommandLine(f"    {line}") if isinstance(line, CommandLine) else f"  {line}"
 
 
 def _line(report: Report, one: RunFinding) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from replica_audit.report.facts.run_report import Report
-from replica_audit.report.layout.paragraphs import paragraph, printable
+from replica_audit.report.layout.paragraphs import CommandLine, paragraph, printable
 from replica_audit.report.text.blocks import Block, Grid, Notes, blocks, ending, problems, problems_title, widths
 
 WIDTH = 80
@@ -39,6 +39,9 @@ def _laid_out(block: Block) -> Iterator[str]:
         for head, text in block.items:
             yield from paragraph(text, first=head)
         for line in block.lines:
+            if isinstance(line, CommandLine):
+                yield f"  {printable(line)}"
+                continue
             yield from _wrapped(line.lstrip(), "  " + " " * (len(line) - len(line.lstrip())))
     else:
         yield from _grid(block)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from replica_audit.errors import visible
 from replica_audit.report.facts.run_report import Report
+from replica_audit.report.layout.paragraphs import CommandLine
 from replica_audit.report.text.blocks import Block, Grid, Notes, blocks, ending, problems, problems_title
 
 _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow"}
@@ -53,7 +54,7 @@ def _laid_out(block: Block) -> Iterator[RenderableType]:
             for head, text in block.items:
                 items.add_row(_text(head), _text(text))
             yield items
-        yield from map(_text, block.lines)
+        yield from (_command(line) if isinstance(line, CommandLine) else _text(line) for line in block.lines)
     else:
         yield from _grid(block)
         if block.legend:
