@@ -19,6 +19,7 @@ from tests.kafka_lab.java_client import JavaClient
 from tests.kafka_lab.perform import perform
 from tests.kafka_lab.predict import predict
 from tests.kafka_lab.quiet import PAUSE_S, quiet
+from tests.kafka_lab.starts import starts
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -51,6 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     five.add_argument("--runs", type=int, default=5, help="histories, of the seeds from --seed on (default: %(default)s)")
     five.add_argument("--partitions", type=int, default=20, help="partitions of each (default: %(default)s)")
+    six = commands.add_parser("starts", parents=[common], help="start one stopped broker alone: it does what the audit says of its start")
+    six.add_argument("--histories", type=int, default=5, help="of the seeds from --seed on (default: %(default)s)")
+    six.add_argument("--partitions", type=int, default=20, help="partitions of each (default: %(default)s)")
     return parser
 
 
@@ -91,6 +95,9 @@ def main() -> int:
         case "hanging":
             hung = hanging(line, seed=seed, runs=arguments.runs, partitions=arguments.partitions, keep=keep)
             return 1 if hung.wrong or hung.failed else 0
+        case "starts":
+            started = starts(line, seed=seed, histories=arguments.histories, partitions=arguments.partitions, keep=keep)
+            return 1 if started.differences or started.failed else 0
         case "quiet":
             result = quiet(line, audits=arguments.audits, seed=seed, keep=keep, mode=arguments.compare, pause_s=arguments.pause)
             return 1 if result.alarms or result.missed or result.clean_over_planted or result.found < result.planted else 0

@@ -132,6 +132,20 @@ def test_findings(code: str, known: dict[str, Any], expected: StartBecause) -> N
     assert (start.because, start.outcome) == ((expected,), OUTCOME_OF[expected])
 
 
+def test_a_truncation_takes_a_torn_end_along() -> None:
+    torn = [finding(PartitionCode.TORN_AFTER_CLEAN_STOP)]
+    cut: dict[str, Any] = {"truncation_offset": 10, "divergence_offset": 10, "removed_offsets": 5, "lost_offsets": 5}
+
+    def with_torn(**known: Any) -> tuple[str, ...]:
+        return because(verdicts=[verdict(Verdict.STALE_TAIL, **(cut | known))], found=torn)
+
+    assert with_torn() == (StartBecause.TRUNCATES,)
+    assert with_torn(removed_offsets=0, lost_offsets=0) == (StartBecause.TORN_END,), "a cut at the log end takes nothing"
+    assert with_torn(removed_offsets=None) == (StartBecause.TORN_END, StartBecause.TRUNCATES)
+    guessed = {"leader_source": INFERRED, "inferred_because": str(InferredBecause.NO_METADATA)}
+    assert StartBecause.TORN_END in with_torn(**guessed)
+
+
 def test_what_is_set_aside_and_fetched_again_is_safe() -> None:
     harmless = finding(PartitionCode.WILL_BECOME_STRAY, is_certain=True, severity="warning")
     assert started(verdicts=[verdict(Verdict.LAGGING)], found=[harmless]) == {}

@@ -104,6 +104,8 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
         is_final = _is_stopped(rows, broker) or any(one.code == PartitionCode.FETCH_FAILS_FOREVER for one in found)
         reasons |= set(_under_leader(verdict, is_final=is_final))
         loss = _cut(verdict) if _truncates_alone(verdict) or StartBecause.EMPTIES in reasons else _NOTHING
+        if StartBecause.LEADER_GUESSED not in reasons and _takes_the_end(verdict):
+            reasons.discard(StartBecause.TORN_END)  # nothing is appended behind it
     elif offline is not None:
         best = next((one for one in rows.choices if one.rank == 1), None)
         leader_id = None if best is None else best.candidate_id
@@ -213,6 +215,12 @@ def _under_leader(verdict: ReplicaVerdict, *, is_final: bool) -> Iterator[StartB
 
 def _truncates_alone(verdict: ReplicaVerdict) -> bool:
     return will_be_cut(verdict) and verdict.verdict not in _CLEAN
+
+
+def _takes_the_end(verdict: ReplicaVerdict) -> bool:
+    """Whether a truncation takes the last batch, and with it whatever the file holds behind that (LogSegment.truncateTo)."""
+    is_cut = verdict.restart_offset is not None or (verdict.truncation_offset is not None and bool(verdict.removed_offsets))
+    return is_cut and not verdict.already_truncated and verdict.verdict != Verdict.INCONCLUSIVE
 
 
 def _cut(verdict: ReplicaVerdict) -> _Loss:
