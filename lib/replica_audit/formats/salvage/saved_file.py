@@ -34,7 +34,11 @@ _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("producer_id", _BIGINT, "producer id; -1: none"),
     ("producer_epoch", _INT, "producer epoch; -1: none"),
     ("sequence", _INT, "the record's sequence; -1: none"),
-    ("transaction", _TEXT, "none, committed, aborted or open, by the markers in this replica's log"),
+    (
+        "transaction",
+        _TEXT,
+        "none, committed, aborted or open, by the markers in this replica's log; unknown: by a marker that cannot be read",
+    ),
     (
         "transaction_first_offset",
         _BIGINT,
