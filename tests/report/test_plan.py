@@ -785,3 +785,34 @@ def test_refusals_of_one_kind_are_one_line() -> None:
     (refusal,) = plan_of(found, RE_READ).refusals
     assert len(refusal.where) == 30
     assert "`t-19` and 10 more: 1 other replica could not be read" in render_plan(plan_of(found, RE_READ))
+
+
+def test_many_replicas_that_wait_for_one_thing_are_one_line_and_a_file() -> None:
+    unread = candidate(3, rank=None, lost_offsets=None, lost_records=None, lost_committed=None)
+    nobody = tuple(offline("t", candidate(1, unread_replicas=1), unread, partition=number) for number in range(34))
+    assigned = tuple(replace(role, partition=number) for number in range(34) for role in roles("t", 1, 3))
+    plan = plan_of(facts(offline=nobody, roles=assigned), RE_READ)
+    (asked,) = [step for step in plan.steps if step.stage is Stage.ASK]
+    (_until, line, where) = asked.reasons
+    assert line == (
+        "`t-0`, `t-1`, `t-2`, `t-3`, `t-4` and 29 more on broker 3: it could not be read, or is not in the input, and may hold more than "
+        "the others. Wanted: the directories of these 34 partitions on broker 3, copied again while the broker does not run."
+    )
+    assert where == "All of them are in wanted.csv."
+    (file,) = asked.files
+    rows = list(csv.DictReader(io.StringIO(file.content)))
+    assert [(row["broker_id"], row["topic"], row["partition"]) for row in rows] == [("3", "t", str(number)) for number in range(34)]
+    few = plan_of(facts(offline=nobody[:2], roles=assigned), RE_READ)
+    (asked,) = [step for step in few.steps if step.stage is Stage.ASK]
+    assert not asked.files, "all are named"
+    assert asked.reasons[1].startswith("`t-0`, `t-1` on broker 3: ")
+
+
+def test_other_ways_say_what_they_have_in_common_once() -> None:
+    cut = verdict(
+        "t", 2, "stale_tail", truncation_offset=8, lost_offsets=2, lost_records=2, divergence_offset=8, leader_diverged_end_offset=10
+    )
+    several = (cut, replace(cut, topic="u"))
+    text = render_plan(plan_of(facts(verdicts=several, roles=(*roles("t", 1, 2, leader=1), *roles("u", 1, 2, leader=1))), RE_READ))
+    assert text.count("new offsets and timestamps") == 1
+    assert "which leads now, broker 2 truncates" in text

@@ -91,7 +91,10 @@ def _decisions(plan: Plan) -> Iterator[str]:
 
 def _instead(plan: Plan) -> Iterator[str]:
     if plan.instead:
-        yield from ("## Other ways, and what they cost", "", *(f"- {text}" for text in plan.instead), "")
+        yield from ("## Other ways, and what they cost", "")
+        yield "What a follower truncates can be sent again from its copy, with new offsets and timestamps: groups meet it later. Or that"
+        yield "follower is elected instead: uncleanly, while the present leader does not run; what was written to that one since it was"
+        yield from ("copied is lost, too.", "", *(f"- {text}" for text in plan.instead), "")
 
 
 def _presumed(plan: Plan) -> Iterator[str]:

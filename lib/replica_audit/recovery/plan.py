@@ -14,13 +14,12 @@ from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey
 from replica_audit.recovery.gone import brokers_shown
 from replica_audit.recovery.invariants import refuse_defects
 from replica_audit.recovery.names import partition_shown
-from replica_audit.recovery.questions import Question, questions, questions_about_brokers
+from replica_audit.recovery.questions import asking, questions, questions_about_brokers
 from replica_audit.recovery.rebuilds import rebuild_steps, rebuilds
 from replica_audit.recovery.replacing import replacing
 from replica_audit.recovery.starting import corrections, starts
 from replica_audit.recovery.state import Removal, apply, first_state
 from replica_audit.recovery.steps import (
-    AskForInput,
     Check,
     Copy,
     ElectPreferred,
@@ -69,7 +68,7 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy, decisions: Sequence[str] 
     parts.append(_preferred(facts, tools, waiting, away=frozenset() if replaced.steps else facts.gone))
     asked = (*asked, *questions_about_brokers(facts, {broker for *_key, broker in waiting}))
     copied = _copying(facts, [step for part in parts for step in part.steps], waiting, tools)
-    parts = [copied, PlanPart(steps=tuple(_asking(asked))), *parts]
+    parts = [copied, PlanPart(steps=tuple(asking(asked))), *parts]
     plan = Plan(
         run_id=facts.run_id,
         cluster_id=facts.cluster_id,
@@ -101,38 +100,6 @@ def _held_back(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> tuple[R
         if OUTCOME_OF[one.reasons[0]] is not StartOutcome.UNKNOWN
     ]
     return replace(facts, held=frozenset(one.replica[2] for one in found) | unknown_brokers(facts).keys()), refusals
-
-
-# --- what is asked for -------------------------------------------------------------------------------------------------------------------
-
-
-def _asking(asked: Sequence[Question]) -> Iterator[PlanStep]:
-    """One step that names all that is missing; nothing of these partitions is done before."""
-    if not asked:
-        return
-    keys = {replica[:2] for one in asked for replica in one.replicas}
-    brokers = sorted({replica[2] for one in asked for replica in one.replicas} | {broker for one in asked for broker in one.brokers})
-    yield PlanStep(
-        stage=Stage.ASK,
-        title=f"Give what is missing of {count(len(keys), 'partition') if keys else brokers_shown(brokers)}, then plan again",
-        actions=tuple(AskForInput(one.replicas, one.wanted, one.brokers) for one in asked),
-        reasons=(
-            f"Until then this plan does nothing with these replicas, and neither starts nor stops {brokers_shown(brokers)}.",
-            *(f"{_some(_named(one.replicas)) or brokers_shown(one.brokers)}: {one.why}. Wanted: {one.wanted}." for one in asked[:_MOST]),
-            *([f"and {len(asked) - _MOST} more."] if len(asked) > _MOST else []),
-        ),
-        commands=("# add it to the input, audit again, and plan again into a new folder",),
-        checks=(Check("# the new plan has no such step for these replicas", Shows.ANSWERED),),
-        undo="Nothing to undo.",
-    )
-
-
-def _named(replicas: Iterable[ReplicaKey]) -> list[str]:
-    return [f"{partition_shown(topic, partition)} on broker {broker}" for topic, partition, broker in replicas]
-
-
-def _some(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''}"
 
 
 # --- what is copied first ----------------------------------------------------------------------------------------------------------------
@@ -247,6 +214,10 @@ def _more_once_corrected(facts: RecoveryFacts) -> Iterator[str]:
         )
 
 
+def _some(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''}"
+
+
 def _copies(lost: Collection[int]) -> Iterator[str]:
     if lost:
         yield (
@@ -281,8 +252,8 @@ def _instead(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> Iterator[
     for one in worst[:_MOST]:
         lost = "an unknown number of records" if one.loses_records is None else records_lost(one.loses_records, one.removed_committed or 0)
         yield (
-            f"{partition_shown(*one.key)}: broker {one.leader_id} leads now, and broker {one.follower_id} truncates {lost}. Sent "
-            f"again from the copy they get new offsets and timestamps, and groups meet them later. {_price_of_follower(facts, one)}"
+            f"{partition_shown(*one.key)}: under broker {one.leader_id}, which leads now, broker {one.follower_id} truncates {lost}; "
+            f"{_price_of_follower(facts, one)}."
         )
     if len(worst) > _MOST:
         yield f"and {len(worst) - _MOST} more replicas."
@@ -290,18 +261,17 @@ def _instead(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> Iterator[
 
 def _price_of_follower(facts: RecoveryFacts, one: ReplicaVerdict) -> str:
     follower, leader = one.follower_id, one.leader_id
-    how = f"To elect broker {follower} instead (an unclean election, while broker {leader} does not run)"
-    since = f"and whatever was written to broker {leader} since it was copied"
+    how = f"to elect broker {follower} instead loses"
     row = next((row for row in facts.candidates if (row.topic, row.partition) == one.key and row.candidate_id == follower), None)
     if row is not None and row.rank is not None:
-        known = records_lost(row.lost_records or 0, row.lost_committed or 0) if row.lost_offsets else "nothing that was copied"
-        return f"{how} loses {known}, {since}."
+        if row.lost_offsets and row.lost_records is None:
+            return f"{how} an unknown number of records"
+        return f"{how} {records_lost(row.lost_records or 0, row.lost_committed or 0) if row.lost_offsets else 'nothing that was copied'}"
     if one.divergence_offset is None:
-        return f"{how}: what that loses is in an audit with `--what-if-leaders`."
+        return f"{how} what an audit with `--what-if-leaders` says"
     if one.leader_diverged_end_offset is None or one.leader_diverged_end_offset <= one.divergence_offset:
-        return f"{how} loses nothing that was copied, {since}."
-    own = f"offsets {one.divergence_offset}..{one.leader_diverged_end_offset - 1} of broker {leader}"
-    return f"{how} loses {own}, {since}."
+        return f"{how} nothing that was copied"
+    return f"{how} offsets {one.divergence_offset}..{one.leader_diverged_end_offset - 1} of broker {leader}"
 
 
 def _still_open(facts: RecoveryFacts) -> PlanPart:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from replica_audit.errors import visible
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
 from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.recovery.commands import table_csv
 from replica_audit.recovery.discharge import open_by_facts, unknown_brokers
-from replica_audit.recovery.facts import RecoveryFacts, ReplicaKey, known_cut
+from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, known_cut
+from replica_audit.recovery.gone import brokers_shown
 from replica_audit.recovery.names import partition_shown, plain
+from replica_audit.recovery.steps import AskForInput, Check, PlanFile, PlanStep, Shows, Stage
 from replica_audit.rows.codes import Cause
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.starts import OUTCOME_OF, StartBecause, StartOutcome
+from replica_audit.words import count
+
+FILE = "wanted.csv"
+_NAMED, _MOST = 5, 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked for, by name, and the replicas that wait for it. `why` is what is not known without it."""
+    """What is asked for, and the replicas that wait for it. `why` is what is not known without it."""
 
     replicas: tuple[ReplicaKey, ...]
     wanted: str
@@ -26,17 +34,37 @@ class Question:
     brokers: tuple[int, ...] = ()
 
 
+class _Wanted(NamedTuple):
+    """What is asked for. `of`: what of one partition, or of several, which are named between that and `how`."""
+
+    how: str
+    of: tuple[str, str] | None = None
+
+    def said(self, keys: Sequence[PartitionKey]) -> str:
+        """In words, of these partitions."""
+        if self.of is None:
+            return self.how
+        one, several = self.of
+        return f"{one} {partition_shown(*keys[0])}{self.how}" if len(keys) == 1 else f"{several} these {len(keys)} partitions{self.how}"
+
+
+_Asked = tuple[ReplicaKey, _Wanted, str]  # the replica that waits, what for, and why
+
+
 def questions(facts: RecoveryFacts) -> tuple[Question, ...]:
-    """All that is not known and decides something, each kind once."""
-    found: dict[tuple[str, str], list[ReplicaKey]] = {}
+    """All that is not known and decides something, one for each cause and what is wanted."""
+    found: dict[tuple[_Wanted, str], set[ReplicaKey]] = {}
     known: set[ReplicaKey] = set()
     for replica, wanted, why in _all(facts):
         if replica[2] not in facts.gone:
-            found.setdefault((wanted, why), []).append(replica)
+            found.setdefault((wanted, why), set()).add(replica)
             known.add(replica)
     for replica, wanted, why in _of_starts(facts, known):
-        found.setdefault((wanted, why), []).append(replica)
-    return tuple(Question(replicas=tuple(sorted(set(replicas))), wanted=wanted, why=why) for (wanted, why), replicas in found.items())
+        found.setdefault((wanted, why), set()).add(replica)
+    return tuple(
+        Question(replicas=tuple(sorted(replicas)), wanted=wanted.said(sorted({one[:2] for one in replicas})), why=why)
+        for (wanted, why), replicas in found.items()
+    )
 
 
 def unknown_replicas(facts: RecoveryFacts) -> frozenset[ReplicaKey]:
@@ -52,10 +80,10 @@ def questions_about_brokers(facts: RecoveryFacts, known: Collection[int]) -> Ite
             yield Question(replicas=(), brokers=(broker,), wanted=wanted, why=" and ".join(_OF_BROKER[reason] for reason in reasons))
 
 
-def _all(facts: RecoveryFacts) -> Iterator[tuple[ReplicaKey, str, str]]:
+def _all(facts: RecoveryFacts) -> Iterator[_Asked]:
     for problem in facts.doubted:
         brokers = {role.broker_id for role in facts.roles} if problem.broker_id is None else {problem.broker_id}
-        wanted = f"{plain(problem.remedy)} (`{visible(problem.path)}`)"
+        wanted = _Wanted(f"{plain(problem.remedy)} (`{visible(problem.path)}`)")
         for role in facts.roles:
             if role.broker_id in brokers:
                 yield (role.topic, role.partition, role.broker_id), wanted, plain(problem.detail)
@@ -70,7 +98,7 @@ def _all(facts: RecoveryFacts) -> Iterator[tuple[ReplicaKey, str, str]]:
             yield (topic, partition, broker), wanted, "an earlier run found records in it that its leader does not hold"
 
 
-def _of_candidates(facts: RecoveryFacts) -> Iterator[tuple[ReplicaKey, str, str]]:
+def _of_candidates(facts: RecoveryFacts) -> Iterator[_Asked]:
     """Of partitions without a leader the replicas that cannot be judged, where others can."""
     for one in facts.offline:
         for choice in one.candidates or ():
@@ -79,7 +107,7 @@ def _of_candidates(facts: RecoveryFacts) -> Iterator[tuple[ReplicaKey, str, str]
                 yield replica, _copy_again(replica), "it could not be read, or is not in the input, and may hold more than the others"
 
 
-def _of_starts(facts: RecoveryFacts, known: Collection[ReplicaKey]) -> Iterator[tuple[ReplicaKey, str, str]]:
+def _of_starts(facts: RecoveryFacts, known: Collection[ReplicaKey]) -> Iterator[_Asked]:
     """Of replicas of which it is not known what their broker's start does, besides those that are asked about already."""
     keys = {replica[:2] for replica in known}
     for one in open_by_facts(facts, corrected=facts.settled, rebuilt=()):
@@ -89,7 +117,10 @@ def _of_starts(facts: RecoveryFacts, known: Collection[ReplicaKey]) -> Iterator[
             yield one.replica, _wanted(facts, one.replica, reason), _OF_START[reason]
 
 
-_METADATA = "`cluster-metadata.json` (command `describe-cluster`), or the directory `__cluster_metadata-0` of a broker or controller"
+_METADATA = _Wanted(
+    "`cluster-metadata.json` (command `describe-cluster`), or the directory `__cluster_metadata-0` of a broker or controller"
+)
+_BY_RECORDS = _Wanted("", of=("an audit with `--compare records` of", "an audit with `--compare records` of"))
 _OF_BROKER = {
     StartBecause.COPIED_TWICE: "the input has two copies of it",
     StartBecause.NOT_READ: "a file or a folder of it could not be read",
@@ -106,21 +137,21 @@ _OF_START = _OF_BROKER | {
 }
 
 
-def _wanted(facts: RecoveryFacts, replica: ReplicaKey, reason: StartBecause) -> str:
-    topic, partition, broker = replica
+def _wanted(facts: RecoveryFacts, replica: ReplicaKey, reason: StartBecause) -> _Wanted:
+    broker = replica[2]
     verdict = facts.verdict_of.get(replica)
     if reason is StartBecause.MISSING:
-        return f"the folder of broker {broker}"
+        return _Wanted(f"the folder of broker {broker}")
     if reason is StartBecause.LEADER_GUESSED:
         return _METADATA
     if reason is StartBecause.MAY_BECOME_STRAY:
-        return f"the file partition.metadata of {partition_shown(topic, partition)} on broker {broker}"
+        return _Wanted(f" on broker {broker}", of=("the file partition.metadata of", "the files partition.metadata of"))
     if reason is StartBecause.NOT_COMPARED and verdict is not None and verdict.keys_may_differ:
-        return _by_records(verdict)
+        return _BY_RECORDS
     return _copy_again(replica)
 
 
-def _of_verdict(facts: RecoveryFacts, verdict: ReplicaVerdict) -> Iterator[tuple[ReplicaKey, str, str]]:
+def _of_verdict(facts: RecoveryFacts, verdict: ReplicaVerdict) -> Iterator[_Asked]:
     replica, leader = (*verdict.key, verdict.follower_id), (*verdict.key, verdict.leader_id)
     if verdict.already_truncated or verdict.key in facts.leaderless or replica in facts.settled:
         return
@@ -128,7 +159,7 @@ def _of_verdict(facts: RecoveryFacts, verdict: ReplicaVerdict) -> Iterator[tuple
         yield replica, _METADATA, "who leads is only a guess"
     elif verdict.verdict == Verdict.INCONCLUSIVE and not known_cut(verdict):
         of = leader if verdict.cause in (Cause.LEADER_UNKNOWN, Cause.LEADER_COPIED_EARLIER) else replica
-        wanted = _by_records(verdict) if verdict.cause == Cause.RECORDS_NOT_COMPARED else _copy_again(of)
+        wanted = _BY_RECORDS if verdict.cause == Cause.RECORDS_NOT_COMPARED else _copy_again(of)
         yield replica, wanted, f"what it holds beyond its leader is not known ({verdict.cause or 'it could not be compared'})"
     elif verdict.verdict == Verdict.UNREADABLE:
         log, led = facts.log_of(*replica), facts.log_of(*leader)
@@ -143,10 +174,50 @@ def _of_verdict(facts: RecoveryFacts, verdict: ReplicaVerdict) -> Iterator[tuple
             yield replica, _copy_again(replica), "nothing of it could be read: perhaps only the copy is broken"
 
 
-def _copy_again(replica: ReplicaKey) -> str:
-    topic, partition, broker = replica
-    return f"the directory of {partition_shown(topic, partition)} on broker {broker}, copied again while the broker does not run"
+def _copy_again(replica: ReplicaKey) -> _Wanted:
+    return _Wanted(f" on broker {replica[2]}, copied again while the broker does not run", of=("the directory of", "the directories of"))
 
 
-def _by_records(verdict: ReplicaVerdict) -> str:
-    return f"an audit with `--compare records` of {partition_shown(*verdict.key)}"
+def asking(asked: Sequence[Question]) -> Iterator[PlanStep]:
+    """One step that asks for all that is missing; nothing of these partitions is done before. Where it names only some, a file has all."""
+    if not asked:
+        return
+    keys = {replica[:2] for one in asked for replica in one.replicas}
+    brokers = sorted({replica[2] for one in asked for replica in one.replicas} | {broker for one in asked for broker in one.brokers})
+    is_short = len(asked) > _MOST or any(len(one.replicas) > _NAMED for one in asked)
+    yield PlanStep(
+        stage=Stage.ASK,
+        title=f"Give what is missing of {count(len(keys), 'partition') if keys else brokers_shown(brokers)}, then plan again",
+        actions=tuple(AskForInput(one.replicas, one.wanted, one.brokers) for one in asked),
+        reasons=(
+            f"Until then this plan does nothing with these replicas, and neither starts nor stops {brokers_shown(brokers)}.",
+            *(f"{_shown(one)}: {one.why}. Wanted: {one.wanted}." for one in asked[:_MOST]),
+            *([f"and {len(asked) - _MOST} more."] if len(asked) > _MOST else []),
+            *([f"All of them are in {FILE}."] if is_short else []),
+        ),
+        commands=("# add it to the input, audit again, and plan again into a new folder",),
+        checks=(Check("# the new plan has no such step for these replicas", Shows.ANSWERED),),
+        undo="Nothing to undo.",
+        files=(PlanFile(name=FILE, content=_csv(asked)),) if is_short else (),
+    )
+
+
+def _shown(one: Question) -> str:
+    """The replicas, or the brokers, that a question is about, the first few by name."""
+    brokers = {broker for *_key, broker in one.replicas}
+    if not brokers:
+        return brokers_shown(one.brokers)
+    more = f" and {len(one.replicas) - _NAMED} more" if len(one.replicas) > _NAMED else ""
+    first = one.replicas[:_NAMED]
+    if len(brokers) > 1:
+        return ", ".join(f"{partition_shown(topic, partition)} on broker {broker}" for topic, partition, broker in first) + more
+    return f"{', '.join(partition_shown(topic, partition) for topic, partition, _broker in first)}{more} on {brokers_shown(brokers)}"
+
+
+def _csv(asked: Sequence[Question]) -> str:
+    """A row for each replica, or for each broker that is asked about as a whole."""
+    rows: list[tuple[str | int, ...]] = [("broker_id", "topic", "partition", "why", "wanted")]
+    for one in asked:
+        rows += [(broker, topic, partition, one.why, one.wanted) for topic, partition, broker in one.replicas]
+        rows += [(broker, "", "", one.why, one.wanted) for broker in one.brokers]
+    return table_csv(rows)
