@@ -151,6 +151,16 @@ def test_what_is_set_aside_and_fetched_again_is_safe() -> None:
     assert started(verdicts=[verdict(Verdict.LAGGING)], found=[harmless]) == {}
 
 
+def test_what_would_be_truncated_of_a_log_that_is_set_aside_is_set_aside() -> None:
+    losing = {"truncation_offset": 10, "divergence_offset": 10, "lost_offsets": 4, "lost_records": 4, "lost_by_transaction": SPLIT}
+    cut = verdict(Verdict.STALE_TAIL, **losing)
+    start = started(verdicts=[cut], found=[finding(PartitionCode.WILL_BECOME_STRAY, is_certain=True, severity="warning")])[2]
+    assert start.because == (StartBecause.BECOMES_STRAY, StartBecause.SETS_ASIDE)
+    assert (start.first_offset, start.lost_records, start.lost_by_transaction) == (None, 4, SPLIT)
+    perhaps = finding(PartitionCode.WILL_BECOME_STRAY, is_certain=False, severity="warning")
+    assert because(verdicts=[cut], found=[perhaps]) == (StartBecause.MAY_BECOME_STRAY, StartBecause.TRUNCATES)
+
+
 def test_the_only_copy_is_not_set_aside_uncopied() -> None:
     unread, read = row(SetAsideLog, held_alone_offsets=7), row(SetAsideLog, held_alone_offsets=5, held_alone_by_transaction=SPLIT)
 

@@ -8,7 +8,7 @@ The replays behind the rows are those of `protocol`: what a follower truncates i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
 from replica_audit.model.problem_codes import NOT_READ_WHOLE
@@ -118,6 +118,9 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
         loss = _Loss(first_offset=cut, offsets=end - cut, records=None, committed=None)
     if StartBecause.LEADER_DAMAGED in reasons:
         reasons.discard(StartBecause.DOES_NOT_LOAD)
+    if StartBecause.TRUNCATES in reasons and _is_set_aside(found):  # what its leader lacks is set aside, not truncated
+        reasons = reasons - {StartBecause.TRUNCATES} | {StartBecause.BECOMES_STRAY, StartBecause.SETS_ASIDE}
+        loss = replace(loss, first_offset=None)
     alone = _held_alone(found)
     if StartBecause.BECOMES_STRAY in reasons and alone.offsets:
         reasons.add(StartBecause.SETS_ASIDE)
@@ -139,6 +142,10 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
         is_acknowledged=_is_acknowledged(found),
         lost_by_transaction=loss.by_transaction,
     )
+
+
+def _is_set_aside(found: Collection[FoundFinding]) -> bool:
+    return any(one.code == PartitionCode.WILL_BECOME_STRAY and one.is_certain for one in found)
 
 
 def _held_alone(found: Collection[FoundFinding]) -> _Loss:
