@@ -26,6 +26,7 @@ from replica_audit.recovery.steps import (
     PlanPart,
     PlanStep,
     PutBack,
+    ResetGroup,
     Shows,
     Stage,
     StartBroker,
@@ -89,7 +90,16 @@ def test_nobody_leads_whose_election_loses_nobody_knows_what() -> None:
 
 
 @pytest.mark.parametrize(
-    "action", [StartBroker(2), StopBroker(2), TakeOut(("t", 0, 2)), PutBack(("t", 0, 2)), CorrectFile(("t", 0, 2)), Elect(("t", 0), 1)]
+    "action",
+    [
+        StartBroker(2),
+        StopBroker(2),
+        TakeOut(("t", 0, 2)),
+        PutBack(("t", 0, 2)),
+        CorrectFile(("t", 0, 2)),
+        Elect(("t", 0), 1),
+        ResetGroup("g", ("t", 0), 3),
+    ],
 )
 def test_nothing_is_done_with_what_is_a_guess(action: Action) -> None:
     guessed = replace(CUT, verdicts=(replace(CUT.verdicts[0], leader_source="inferred"),))
@@ -161,6 +171,9 @@ def test_every_step_says_what_it_cannot_undo_and_everything_is_followed_to_its_e
     assert broken(facts(groups=(group("g", "t", 9, 3),))) == {7}
     stuck = replace(ILL, roles=down(ILL.roles, 3))
     assert broken(stuck, KEPT, step(RUNS, StartBroker(3))) == {7}, "it never follows, and nobody says so"
+    cleaned = replace(CUT, verdicts=(replace(CUT.verdicts[0], cleaned_beyond_cut=True),))
+    assert broken(cleaned, SAVED, start) == {7}, "it may lack keys, and nobody says so"
+    assert broken(replace(cleaned, verdicts=(replace(cleaned.verdicts[0], differing_keys=()),)), SAVED, start) == set(), "none, compared"
 
 
 def test_no_script_names_the_files_that_were_audited() -> None:
@@ -242,7 +255,7 @@ def test_a_plan_with_a_defect_is_refused_and_says_what_to_do_meanwhile(
     with pytest.raises(PlanDefectError, match=r"step 1 \(A step\): t-0 on broker 2 truncates 5 records") as refused:
         refuse_defects(CUT, plan(step(RUNS, StartBroker(2))))
     assert refused.value.exit_code == 2
-    monkeypatch.setattr(recovery_plan, "group_resets", lambda facts, policy: PlanPart())
+    monkeypatch.setattr(recovery_plan, "group_resets", lambda facts, policy, waiting: PlanPart())
     assert cli.main(["triage", "--input", str(LOSS), "--plan", str(tmp_path / "plan")]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "followed to its end (rule 7)" in said and "it does not say what becomes of group" in said

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from replica_audit import cli
 from replica_audit.config import Settings
 from replica_audit.local_run import triage
 from replica_audit.past.recovery import recovery_facts
 from replica_audit.past.run import PastRun
 from replica_audit.recovery.document import render_plan
 from replica_audit.recovery.plan import plan_of
-from replica_audit.recovery.steps import CorrectFile, Elect, GroupPolicy, Plan, Stage, StartBroker, TakeOut
+from replica_audit.recovery.steps import (
+    AskForInput,
+    Copy,
+    CorrectFile,
+    Elect,
+    EndTransaction,
+    GroupPolicy,
+    Plan,
+    ResetGroup,
+    Stage,
+    StartBroker,
+    TakeOut,
+)
+from replica_audit.rows.starts import BrokerStart, ReplicaStart
 
-LOSS = Path(__file__).resolve().parents[1] / "data" / "sample" / "committed-loss"
+DATA = Path(__file__).resolve().parents[1] / "data"
+LOSS = DATA / "sample" / "committed-loss"
 CLUSTERS = Path(__file__).resolve().parents[3] / "shared" / "clusters"
 needs_clusters = pytest.mark.skipif(not CLUSTERS.is_dir(), reason="clusters are not here")
 
@@ -33,6 +50,25 @@ def copied(source: Path, target: Path) -> Path:
     for path in root.glob("broker-*/server.log"):
         path.unlink()  # what the brokers did since
     return root
+
+
+def outcomes(root: Path, **settings: Any) -> tuple[dict[int, str], dict[tuple[str, int, int], set[str]], Plan]:
+    """The outcome of each broker's start, the reasons of each replica that is not safe, and the plan."""
+    tables = triage([str(root)], Settings(**settings), tell=lambda event: None, run_id="now").tables
+    of_brokers = {one.broker_id: one.outcome for one in tables.rows("broker_starts", BrokerStart)}
+    rows = [one for one in tables.rows("replica_starts", ReplicaStart) if one.because]
+    (facts,) = recovery_facts(PastRun(tables, "now"))
+    return (
+        of_brokers,
+        {(one.topic, one.partition, one.broker_id): set(map(str, one.because)) for one in rows},
+        plan_of(facts, GroupPolicy.RE_READ),
+    )
+
+
+def flipped(path: Path, at: int) -> None:
+    held = bytearray(path.read_bytes())
+    held[at] ^= 0xFF
+    path.write_bytes(bytes(held))
 
 
 def stages(plan: Plan) -> list[Stage]:
@@ -132,3 +168,144 @@ def test_a_torn_end_after_a_clean_stop_is_recovered_before_the_start(tmp_path: P
     plan = planned(root)
     assert CorrectFile(("c-none", 0, 2)) in of(plan, CorrectFile)
     assert any("rm .kafka_cleanshutdown" in line for step in plan.steps for line in step.commands)
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_server_log_of_before_the_records_silences_nothing(tmp_path: Path, is_old: bool) -> None:
+    """The brokers did truncate, and their logs tell it; the same lines of two years before the records tell nothing of them."""
+    root = copied(LOSS, tmp_path / "cluster")
+    for path in LOSS.glob("broker-*/server.log"):
+        text = path.read_text(encoding="utf-8")
+        told = re.sub(r"^\[20\d\d-", "[2019-", text, flags=re.MULTILINE) if is_old else text
+        (root / path.relative_to(LOSS)).write_text(told, encoding="utf-8")
+    of_brokers, because, plan = outcomes(root)
+    assert of_brokers[1] == ("copy-first" if is_old else "safe")
+    assert because == ({("billing", number, 1): {"truncates"} for number in range(3)} if is_old else {})
+    assert of(plan, StartBroker) == ([StartBroker(1)] if is_old else [])
+    assert of(plan, Copy) == ([Copy(tuple(("billing", number, 1) for number in range(3)))] if is_old else [])
+    assert cli.main(["triage", "--input", str(root)]) == 1, "committed records are gone, or will be"
+
+
+def test_text_without_metadata_is_a_guess_that_nothing_is_done_on(tmp_path: Path) -> None:
+    root = copied(DATA / "dump-log" / "multi-round", tmp_path / "cluster")
+    for path in root.glob("broker-1/*/*.txt"):  # broker 2 lags
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        (root / "broker-2" / path.relative_to(root / "broker-1")).write_text("".join(lines[:-2]), encoding="utf-8")
+    of_brokers, because, plan = outcomes(root)
+    assert of_brokers == {1: "safe", 2: "unknown"}
+    assert because == {("ledger", number, 2): {"leader-guessed"} for number in range(2)}
+    assert not of(plan, StartBroker)
+    assert all("cluster-metadata.json" in one.wanted for one in of(plan, AskForInput) if isinstance(one, AskForInput))
+    assert cli.main(["triage", "--input", str(root)]) == 3
+
+
+@pytest.mark.parametrize("name", ["kafka-1.1.1-kip279-scenario-1-all", "leader-trimmed", "multi-round"])
+def test_what_a_guessed_leader_would_remove_is_copied_and_no_broker_started(name: str) -> None:
+    of_brokers, because, plan = outcomes(DATA / "dump-log" / name)
+    assert of_brokers[2] == "unknown"
+    assert all(reasons & {"leader-guessed", "not-compared"} for reasons in because.values())
+    assert stages(plan) == [Stage.COPY, Stage.ASK]
+
+
+def test_nothing_is_done_in_a_partition_whose_leader_was_copied_short(tmp_path: Path) -> None:
+    root = copied(LOSS, tmp_path / "cluster")
+    (segment,) = (root / "broker-2").rglob("billing-0/*.log")
+    segment.write_bytes(segment.read_bytes()[:133])  # its first batch
+    of_brokers, because, plan = outcomes(root)
+    assert of_brokers[1] == "unknown"
+    assert because["billing", 0, 1] == {"not-compared"}
+    asked = [one for one in of(plan, AskForInput) if isinstance(one, AskForInput)]
+    assert [one.wanted for one in asked] == ["the directory of `billing-0` on broker 2, copied again while the broker does not run"]
+    assert not of(plan, StartBroker) and not of(plan, Elect) and not of(plan, TakeOut)
+    reset = {one.key for one in of(plan, ResetGroup) if isinstance(one, ResetGroup)}
+    assert reset == {("billing", 1), ("billing", 2)}, "where the leader's log ends in billing-0 is not known"
+    assert any(one.what.startswith("reset group") and "`billing-0`" in one.where for one in plan.refusals)
+
+
+def test_a_copy_below_its_own_high_watermark_is_asked_for(tmp_path: Path) -> None:
+    root = copied(DATA / "offline" / "nobody-leads", tmp_path / "cluster")
+    (segment,) = (root / "broker-2").rglob("jb-1/00000000000000000024.log")
+    segment.write_bytes(b"")
+    of_brokers, because, plan = outcomes(root)
+    assert of_brokers[2] == "unknown"
+    assert "short-copy" in because["jb", 1, 2]
+    assert ("jb", 1, 2) in {replica for one in of(plan, AskForInput) if isinstance(one, AskForInput) for replica in one.replicas}
+    assert StartBroker(2) not in of(plan, StartBroker)
+    assert cli.main(["triage", "--input", str(root)]) in (1, 3)
+
+
+def test_a_byte_that_changed_before_a_crash_is_truncated_by_recovery_and_all_of_it_counts(tmp_path: Path) -> None:
+    """It crashed: recovery ends the log at the batch, offset 16, and the leader's cut is at 10. Of 10..29 nobody else holds any."""
+    root = copied(LOSS, tmp_path / "cluster")
+    (segment,) = (root / "broker-1").rglob("billing-0/*.log")
+    flipped(segment, 710)
+    of_brokers, because, plan = outcomes(root)
+    assert (of_brokers[1], because["billing", 0, 1]) == ("copy-first", {"truncates", "recovery-truncates"})
+    assert stages(plan)[:2] == [Stage.COPY, Stage.START]
+    assert "truncates at least 22 records" in plan.steps[1].title, "of billing-0 nobody knows how many"
+    assert not of(plan, TakeOut), "it follows as soon as it has recovered"
+
+
+def test_what_only_recovery_takes_of_a_follower_is_copied_and_not_rebuilt(tmp_path: Path) -> None:
+    """And the damage takes away its own evidence only: what hangs in the other partitions is ended."""
+    root = copied(DATA / "transactions" / "before", tmp_path / "cluster")
+    whole = {one for one in of(planned(root), EndTransaction) if isinstance(one, EndTransaction)}
+    segment = root / "broker-1" / "data-0" / "transfers-0" / "00000000000000000000.log"
+    flipped(segment, segment.stat().st_size // 3)
+    of_brokers, because, plan = outcomes(root)
+    assert (of_brokers[1], because["transfers", 0, 1]) == ("copy-first", {"recovery-truncates"})
+    assert ("transfers", 0, 1) in {replica for one in of(plan, Copy) if isinstance(one, Copy) for replica in one.replicas}
+    assert StartBroker(1) in of(plan, StartBroker)
+    assert not of(plan, TakeOut)
+    ended = {one for one in of(plan, EndTransaction) if isinstance(one, EndTransaction)}
+    assert ended == {one for one in whole if one.key != ("transfers", 0)}, "only the follower's log proved that these hang"
+    assert len(ended) == 2
+
+
+def test_half_a_batch_after_a_clean_stop_is_recovered_before_its_broker_follows(tmp_path: Path) -> None:
+    root = copied(DATA / "offline" / "nobody-leads", tmp_path / "cluster")
+    (root / "broker-3" / "data-0" / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}', encoding="utf-8")
+    (segment,) = (root / "broker-3").rglob("jb-1/00000000000000000024.log")
+    held = segment.read_bytes()
+    segment.write_bytes(held + held[:40])
+    of_brokers, because, plan = outcomes(root)
+    assert (of_brokers[3], because["jb", 1, 3]) == ("repair-first", {"torn-end"})
+    assert stages(plan) == [Stage.START, Stage.START]
+    assert plan.steps[1].actions[:2] == (CorrectFile(("jb", 1, 3)), StartBroker(3))
+    assert cli.main(["triage", "--input", str(root)]) == 1
+
+
+def test_a_log_that_its_broker_would_set_aside_is_copied_and_its_broker_not_started(tmp_path: Path) -> None:
+    root = copied(LOSS, tmp_path / "cluster")
+    (root / "broker-1" / "data-0" / "billing-0" / "partition.metadata").unlink()
+    of_brokers, because, plan = outcomes(root)
+    assert (of_brokers[1], because["billing", 0, 1] >= {"becomes-stray"}) == ("repair-first", True)
+    assert ("billing", 0, 1) in {replica for one in of(plan, Copy) if isinstance(one, Copy) for replica in one.replicas}
+    assert not of(plan, StartBroker)
+    assert any(one.what == "start broker 1 because of" and one.where == ("`billing-0`",) for one in plan.refusals)
+
+
+@needs_clusters
+@pytest.mark.clusters
+def test_keys_are_not_compared_by_offsets(tmp_path: Path) -> None:
+    root = copied(CLUSTERS / "compacted-key-loss" / "after", tmp_path / "cluster")
+    of_brokers, because, plan = outcomes(root, compare="epochs")
+    assert of_brokers[1] == "unknown"
+    assert because["settings", 0, 1] == {"not-compared"}
+    assert not of(plan, TakeOut), "a compacted partition is rebuilt by its records only"
+    wanted = [one.wanted for one in of(plan, AskForInput) if isinstance(one, AskForInput)]
+    assert any("--compare records" in one for one in wanted)
+    _brokers, _because, compared = outcomes(root)
+    assert {TakeOut(("settings", 0, 1)), TakeOut(("settings", 1, 1))} == set(of(compared, TakeOut))
+
+
+@needs_clusters
+@pytest.mark.clusters
+def test_what_a_truncation_leaves_short_of_keys_is_rebuilt() -> None:
+    """The brokers did lose these keys: `after`, they are not on broker 1."""
+    _brokers, because, plan = outcomes(CLUSTERS / "compacted-key-loss" / "before")
+    assert because == {("settings", 0, 1): {"truncates"}, ("settings", 1, 1): {"truncates"}}
+    assert stages(plan) == [Stage.COPY, Stage.START, Stage.REBUILD, Stage.REBUILD]
+    assert of(plan, TakeOut) == [TakeOut(("settings", 0, 1)), TakeOut(("settings", 1, 1))]
+    _brokers, because, plan = outcomes(CLUSTERS / "compacted-divergence" / "before")
+    assert stages(plan) == [Stage.COPY, Stage.START], "compared: it lacks none"

@@ -239,6 +239,9 @@ class PartitionAudit:
             found=found,
             problems=errors,
             recovered={broker: cut for broker in self.compared if (cut := recovery_takes(broker, self.compared, self.replicas))},
+            cut_by_recovery={
+                broker: one.log.cut_batches[:2] for broker, one in self.compared.items() if one.log is not None and one.log.cut_batches
+            },
         )
         return replica_starts(rows)
 

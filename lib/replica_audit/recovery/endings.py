@@ -80,8 +80,9 @@ def transactions(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> PlanP
     return PlanPart(steps=(step,), refusals=tuple(refusals))
 
 
-def group_resets(facts: RecoveryFacts, policy: GroupPolicy) -> PlanPart:
-    """One step with a file for each group; positions of partitions that nobody leads are refused."""
+def group_resets(facts: RecoveryFacts, policy: GroupPolicy, waiting: Collection[ReplicaKey] = ()) -> PlanPart:
+    """One step with a file for each group; positions of partitions that nobody leads, or that wait for an answer, are refused."""
+    keys = {replica[:2] for replica in waiting}
     places: dict[str, list[tuple[str, int, int]]] = {}
     refusals = []
     for group in facts.groups:
@@ -89,6 +90,9 @@ def group_resets(facts: RecoveryFacts, policy: GroupPolicy) -> PlanPart:
         where = partition_shown(group.topic, group.partition)
         if not group.group_id or "\0" in group.group_id:
             refusals.append(PlanRefusal(what=f"reset group {shown(group.group_id)} on", where=(where,), why=_NO_ARGUMENT))
+        elif (group.topic, group.partition) in keys:
+            why = "a replica of it waits for an answer: plan again once that is given"
+            refusals.append(PlanRefusal(what=f"reset group {shown(group.group_id)} on", where=(where,), why=why))
         elif offset is None:
             why = "nobody leads the partition" if (group.topic, group.partition) in facts.leaderless else "the leader's log is not known"
             why = f"{why}: audit again once it is online: then the group's position is known"

@@ -48,6 +48,11 @@ def known_cut(verdict: ReplicaVerdict) -> bool:
     return will_be_cut(verdict) or (is_emptied(verdict) and not verdict.already_truncated and verdict.removed_records not in (None, 0))
 
 
+def lacks_keys(verdict: ReplicaVerdict) -> bool:
+    """Whether a follower lacks keys, or may, once it has truncated below what its cleaner had compacted: the broker does not notice."""
+    return will_be_cut(verdict) and bool(verdict.cleaned_beyond_cut) and verdict.differing_keys != ()
+
+
 def may_hold_more(verdict: ReplicaVerdict) -> bool:
     """Whether a follower has, or may have, on its disk what its leader does not, so that a truncation would remove it."""
     differs = verdict.divergence_offset is not None or verdict.verdict in (*_LOSES, Verdict.INCONCLUSIVE)
@@ -196,6 +201,19 @@ class RecoveryFacts:
     def torn(self) -> frozenset[ReplicaKey]:
         """Replicas that end in half a batch after a clean stop, and that nothing else is known of."""
         return frozenset(one for one in self.bad_ends if one not in self.short_copies and one[2] not in self.gone)
+
+    def cut_of_verdict(self, verdict: ReplicaVerdict) -> FollowerCut:
+        """The truncation of a verdict; how much it removes is not known where log recovery takes more of the replica before."""
+        replica = (*verdict.key, verdict.follower_id)
+        if replica not in self.recovering:
+            return as_cut(verdict)
+        return unknown_cut(verdict.follower_id, verdict.truncation_offset, verdict.restart_offset, verdict.divergence_offset)
+
+    @cached_property
+    def recovering(self) -> dict[ReplicaKey, ReplicaStart]:
+        """Replicas of which log recovery takes what nobody else holds; then they follow as any other."""
+        found = (one for one in self.starts if StartBecause.RECOVERY_TRUNCATES in one.because)
+        return {(one.topic, one.partition, one.broker_id): one for one in found if (one.topic, one.partition) not in self.leaderless}
 
     @cached_property
     def lost_at_start(self) -> frozenset[ReplicaKey]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from replica_audit.errors import AuditError
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.discharge import Done, still_open, unknown_brokers
-from replica_audit.recovery.facts import RecoveryFacts, ReplicaKey
+from replica_audit.recovery.facts import RecoveryFacts, ReplicaKey, lacks_keys
 from replica_audit.recovery.names import partition_shown
 from replica_audit.recovery.questions import unknown_replicas
 from replica_audit.recovery.start_order import price_of
@@ -23,6 +23,7 @@ from replica_audit.recovery.steps import (
     Plan,
     PlanStep,
     PutBack,
+    ResetGroup,
     StartBroker,
     StopBroker,
     TakeOut,
@@ -136,6 +137,8 @@ def _guesses(state: State, action: Action, unknown: frozenset[ReplicaKey]) -> It
             touched = {replica, (*replica[:2], state.leaders.get(replica[:2], -1))} & unknown
         case Elect(key, broker, is_clean):
             touched = {replica for replica in unknown if (replica[:2] == key and not is_clean) or replica[2] == broker}
+        case ResetGroup(_group, key, _offset):
+            touched = {replica for replica in unknown if replica[:2] == key}
     for replica in sorted(touched):
         yield 3, f"of {_shown(replica)} something that decides is not known"
 
@@ -232,9 +235,11 @@ def _ends(facts: RecoveryFacts, plan: Plan, state: State) -> Iterator[str]:
     started = {action.broker for action in actions if isinstance(action, StartBroker)}
     taken = {action.replica for action in actions if isinstance(action, TakeOut)}
     named = {name for one in plan.refusals for name in one.where}
-    for replica in sorted(state.stuck - taken):
-        if replica[2] in started and not any(partition_shown(*replica[:2]) in name for name in named):
-            yield f"{_shown(replica)} does not follow its leader at the end, and nothing is said of it"
+    short = {(*one.key, one.follower_id) for one in facts.verdicts if lacks_keys(one) and one.key not in facts.leaderless} - facts.settled
+    for replicas, does in ((state.stuck, "does not follow its leader"), (short, "lacks keys that its leader has")):
+        for replica in sorted(replicas - taken):
+            if replica[2] in started and not any(partition_shown(*replica[:2]) in name for name in named):
+                yield f"{_shown(replica)} {does} at the end, and nothing is said of it"
 
 
 def _edits(facts: RecoveryFacts, step: PlanStep) -> Iterator[Broken]:

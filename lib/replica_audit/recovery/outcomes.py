@@ -49,7 +49,7 @@ class AuditedRows:
     """The rows of one partition that decide about starts.
 
     `choices`: of a partition without a leader. `recovered`: the batches, as offsets [first, end), that log recovery takes of a replica and
-    that no other one holds, by broker.
+    that no other one holds, by broker; `cut_by_recovery`: all that it takes.
     """
 
     topic: str
@@ -61,6 +61,7 @@ class AuditedRows:
     found: Sequence[FoundFinding] = ()
     problems: Sequence[ReportedProblem] = ()
     recovered: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    cut_by_recovery: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +117,11 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
         reasons = reasons - {StartBecause.DOES_NOT_LOAD, StartBecause.LEADER_DAMAGED} | {StartBecause.RECOVERY_TRUNCATES}
         cut, end = rows.recovered[broker]
         loss = _Loss(first_offset=cut, offsets=end - cut, records=None, committed=None)
+    elif broker in rows.cut_by_recovery and StartBecause.TRUNCATES in reasons and loss.first_offset is not None:
+        cut, end = rows.cut_by_recovery[broker]
+        if loss.first_offset <= cut:  # behind where the logs part: recovery takes it before the leader is asked, and nobody counted it
+            reasons.add(StartBecause.RECOVERY_TRUNCATES)
+            loss = _Loss(first_offset=loss.first_offset, offsets=end - loss.first_offset, records=None, committed=None)
     if StartBecause.LEADER_DAMAGED in reasons:
         reasons.discard(StartBecause.DOES_NOT_LOAD)
     if StartBecause.TRUNCATES in reasons and _is_set_aside(found):  # what its leader lacks is set aside, not truncated

@@ -62,7 +62,7 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy, decisions: Sequence[str] 
         replaced,
         rebuild_steps(facts, rebuilt, tools),
         PlanPart(refusals=(*not_started, *not_rebuilt)),
-        group_resets(facts, policy),
+        group_resets(facts, policy, waiting),
         _still_open(facts),
     ]
     parts.append(_preferred(facts, tools, waiting, away=frozenset() if replaced.steps else facts.gone))

@@ -146,7 +146,7 @@ def _wanted(facts: RecoveryFacts, replica: ReplicaKey, reason: StartBecause) -> 
         return _METADATA
     if reason is StartBecause.MAY_BECOME_STRAY:
         return _Wanted(f" on broker {broker}", of=("the file partition.metadata of", "the files partition.metadata of"))
-    if reason is StartBecause.NOT_COMPARED and verdict is not None and verdict.keys_may_differ:
+    if reason is StartBecause.NOT_COMPARED and (verdict is None or verdict.keys_may_differ):  # no finding: only keys may differ
         return _BY_RECORDS
     return _copy_again(replica)
 

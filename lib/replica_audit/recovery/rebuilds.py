@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.commands import Tools, reassignment_json
-from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey
+from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, lacks_keys
 from replica_audit.recovery.names import partition_shown, shown
 from replica_audit.recovery.starting import STAYS_DIVERGED
 from replica_audit.recovery.steps import Check, PlanFile, PlanPart, PlanRefusal, PlanStep, Presumption, PutBack, Shows, Stage, TakeOut
@@ -54,10 +54,12 @@ def _ill(facts: RecoveryFacts) -> Iterator[tuple[ReplicaKey, str]]:
     """Replicas that do not come right by themselves nor by a corrected file."""
     for verdict in facts.verdicts:
         replica, kind = (*verdict.key, verdict.follower_id), Verdict(verdict.verdict)
-        settled = replica in facts.corrected or replica in facts.healed_by_leader
+        settled = replica in facts.corrected or replica in facts.healed_by_leader or replica in facts.recovering
         is_over = verdict.already_truncated and kind not in _REBUILT  # what stays diverged once it is truncated, stays so
         if kind in (*_REBUILT, *_UNDECIDED) and not settled and verdict.key not in facts.leaderless and not is_over:
             yield replica, verdict.verdict
+        elif lacks_keys(verdict) and not settled and verdict.key not in facts.leaderless:
+            yield replica, "its cleaner had compacted beyond the offset to which it truncates: it lacks keys then"
     for replica in sorted(facts.never_fetch):
         known = facts.verdict_of.get(replica)
         if replica not in facts.corrected and replica[:2] not in facts.leaderless and (known is None or known.verdict not in _REBUILT):
@@ -79,7 +81,7 @@ def _undecided(verdict: ReplicaVerdict | None) -> str | None:
     if verdict is None:
         return None
     kind = Verdict(verdict.verdict)
-    if kind is Verdict.COMPACTION_DIFFERS:
+    if kind is Verdict.COMPACTION_DIFFERS or verdict.differing_keys:
         wrong = {one.broker_id for one in verdict.differing_keys or ()}
         return None if wrong == {verdict.follower_id} else _OTHER_KEYS
     return _UNDECIDED.get(kind) or (_COMPACTED if verdict.compacted and verdict.differing_keys is None else None)

@@ -114,6 +114,7 @@ def _cut_when_started(facts: RecoveryFacts) -> Iterator[ReplicaKey]:
         if verdict.verdict in _TRUNCATES and known_cut(verdict) and verdict.key not in facts.leaderless and replica not in facts.settled:
             yield replica
     yield from (replica for replica in facts.cut_once_corrected if replica in facts.healed_by_leader)
+    yield from facts.recovering
 
 
 def _second_best(order: StartOrder) -> Iterator[PlannedLeader]:

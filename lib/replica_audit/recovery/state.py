@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, as_cut, cut_as_corrected, known_cut, unknown_cut
+from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, cut_as_corrected, known_cut, unknown_cut
 from replica_audit.recovery.start_order import electable_brokers
 from replica_audit.recovery.steps import (
     Action,
@@ -225,8 +225,10 @@ def cut_of(facts: RecoveryFacts, replica: ReplicaKey, leader: int, *, corrected:
         return None, True
     if verdict is None or verdict.leader_id != leader:
         return None, True
+    if verdict.verdict == Verdict.UNREADABLE and replica in facts.recovering:
+        return unknown_cut(broker, facts.recovering[replica].first_offset), True
     follows = verdict.verdict not in _NEVER_FOLLOWS and replica not in facts.never_fetch
-    return (as_cut(verdict) if known_cut(verdict) else None), follows or (known_cut(verdict) and verdict.cause is not None)
+    return (facts.cut_of_verdict(verdict) if known_cut(verdict) else None), follows or (known_cut(verdict) and verdict.cause is not None)
 
 
 def shown_by(shows: Shows, step: PlanStep, state: State) -> bool:

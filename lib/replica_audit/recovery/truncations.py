@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from replica_audit.recovery.commands import table_csv
 from replica_audit.recovery.elections import best_choice, leaders_by_plan
-from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, as_cut, cut_as_corrected, will_be_cut
+from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, cut_as_corrected, will_be_cut
 from replica_audit.recovery.gone import brokers_shown, unknown_of_gone
 from replica_audit.recovery.names import cell, partition_shown
 from replica_audit.rows.findings import ElectionChoice
@@ -113,7 +113,7 @@ def _led(facts: RecoveryFacts) -> Iterator[LedTruncations]:
         found.setdefault((key, leader), []).append(cut)
     for verdict in facts.verdicts:
         if will_be_cut(verdict) and verdict.key not in facts.leaderless and (*verdict.key, verdict.follower_id) not in facts.settled:
-            found.setdefault((verdict.key, verdict.leader_id), []).append(as_cut(verdict))
+            found.setdefault((verdict.key, verdict.leader_id), []).append(facts.cut_of_verdict(verdict))
     for (key, leader), cuts in sorted(found.items()):
         yield LedTruncations(
             key=key,
