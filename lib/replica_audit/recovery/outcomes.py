@@ -113,15 +113,7 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
         led = _without_leader(rows, broker, best, offline)
         reasons |= set(led.reasons)
         loss, election = led.loss, led.election
-    if broker in rows.recovered and any(one.code == Verdict.UNREADABLE for one in found):
-        reasons = reasons - {StartBecause.DOES_NOT_LOAD, StartBecause.LEADER_DAMAGED} | {StartBecause.RECOVERY_TRUNCATES}
-        cut, end = rows.recovered[broker]
-        loss = _Loss(first_offset=cut, offsets=end - cut, records=None, committed=None)
-    elif broker in rows.cut_by_recovery and StartBecause.TRUNCATES in reasons and loss.first_offset is not None:
-        cut, end = rows.cut_by_recovery[broker]
-        if loss.first_offset <= cut:  # behind where the logs part: recovery takes it before the leader is asked, and nobody counted it
-            reasons.add(StartBecause.RECOVERY_TRUNCATES)
-            loss = _Loss(first_offset=loss.first_offset, offsets=end - loss.first_offset, records=None, committed=None)
+    reasons, loss = _once_recovered(rows, broker, found, reasons, loss)
     if StartBecause.LEADER_DAMAGED in reasons:
         reasons.discard(StartBecause.DOES_NOT_LOAD)
     if StartBecause.TRUNCATES in reasons and _is_set_aside(found):  # what its leader lacks is set aside, not truncated
@@ -152,6 +144,21 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
 
 def _is_set_aside(found: Collection[FoundFinding]) -> bool:
     return any(one.code == PartitionCode.WILL_BECOME_STRAY and one.is_certain for one in found)
+
+
+def _once_recovered(
+    rows: AuditedRows, broker: int, found: Collection[FoundFinding], reasons: set[StartBecause], loss: _Loss
+) -> tuple[set[StartBecause], _Loss]:
+    """The reasons and the loss with what log recovery takes before anybody is asked for the end of an epoch."""
+    if broker in rows.recovered and any(one.code == Verdict.UNREADABLE for one in found):
+        cut, end = rows.recovered[broker]
+        reasons = reasons - {StartBecause.DOES_NOT_LOAD, StartBecause.LEADER_DAMAGED} | {StartBecause.RECOVERY_TRUNCATES}
+        return reasons, _Loss(first_offset=cut, offsets=end - cut, records=None, committed=None)
+    cut, end = rows.cut_by_recovery.get(broker, (-1, -1))
+    if StartBecause.TRUNCATES in reasons and loss.first_offset is not None and loss.first_offset <= cut:
+        reasons = reasons | {StartBecause.RECOVERY_TRUNCATES}  # behind where the logs part: nobody counted it
+        return reasons, _Loss(first_offset=loss.first_offset, offsets=end - loss.first_offset, records=None, committed=None)
+    return reasons, loss
 
 
 def _held_alone(found: Collection[FoundFinding]) -> _Loss:
