@@ -71,7 +71,9 @@ def printed_steps(folder: Path) -> list[PrintedStep]:
         blocks = {kind: tuple(lines.strip().split("\n")) for kind, lines in _BLOCK.findall(text)}
         names = tuple(
             "".join(found)
-            for found in re.findall(r"^- `([^`]+)`: (?:broker \d+ loses|corrected file)|^- `([^`]+)`, from offset", text, re.MULTILINE)
+            for found in re.findall(
+                r"^- `([^`]+)`: (?:broker \d+ loses|corrected file)|^- `([^`]+)`, (?:from offset|`)", text, re.MULTILINE
+            )
         )
         found.append(
             PrintedStep(

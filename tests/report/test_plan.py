@@ -816,3 +816,13 @@ def test_other_ways_say_what_they_have_in_common_once() -> None:
     text = render_plan(plan_of(facts(verdicts=several, roles=(*roles("t", 1, 2, leader=1), *roles("u", 1, 2, leader=1))), RE_READ))
     assert text.count("new offsets and timestamps") == 1
     assert "which leads now, broker 2 truncates" in text
+
+
+def test_partitions_that_lose_nothing_whoever_leads_are_one_line() -> None:
+    nobody = tuple(offline("t", candidate(1, in_isr=True, election="clean"), candidate(2, rank=2), partition=number) for number in range(9))
+    loses = offline("u", candidate(1, in_isr=True, election="clean"), candidate(2, rank=2, lost_offsets=4, lost_records=4))
+    assigned = (*(replace(role, partition=number) for number in range(9) for role in roles("t", 1, 2)), *roles("u", 1, 2))
+    plan = plan_of(facts(offline=(*nobody, loses), roles=assigned), RE_READ)
+    reasons = plan.steps[0].reasons
+    assert reasons[1] == "`t-0`, `t-1`, `t-2`, `t-3`, `t-4` and 4 more: nothing is lost, whoever leads."
+    assert reasons[0].startswith("`u-0`: broker 1 loses nothing. Any other leader: broker 2 loses 4 records")

@@ -18,6 +18,7 @@ from replica_audit.recovery.steps import PlanRefusal
 from replica_audit.rows.findings import ElectionChoice, RunFinding
 from replica_audit.words import count
 
+_NAMED = 5
 MOST = 20  # partitions named in a step; all are in its file
 
 
@@ -140,8 +141,12 @@ def _crossed(one: CrossedLeader) -> PlanRefusal:
 
 
 def why_elected(facts: RecoveryFacts, rows: Sequence[PlannedLeader]) -> Iterator[str]:
-    """A sentence for each partition with what electing its leader loses, and any other one; the worst first."""
-    worst = sorted(rows, key=lambda row: (-(row.choice.lost_committed or 0), -(row.choice.lost_records or 0), key_of(row.partition)))
+    """A sentence for each partition with what electing its leader loses, and any other one, worst first; where nothing is lost, one."""
+    harmless = [row for row in rows if _loses_nothing(facts, row)]
+    if len(harmless) == 1:
+        harmless = []
+    rest = [row for row in rows if row not in harmless]
+    worst = sorted(rest, key=lambda row: (-(row.choice.lost_committed or 0), -(row.choice.lost_records or 0), key_of(row.partition)))
     for row in worst[:MOST]:
         one, best = row.partition, row.choice
         others = [choice for choice in one.candidates or () if choice.candidate_id != best.candidate_id]
@@ -149,8 +154,17 @@ def why_elected(facts: RecoveryFacts, rows: Sequence[PlannedLeader]) -> Iterator
         instead = f" Any other leader: {said}." if said else ""
         gone = "".join(f"; {part}" for part in said_of_gone(facts, key_of(one), best.candidate_id))
         yield f"{name_of(one)}: broker {best.candidate_id} {price(best)}{gone}.{instead}"
-    if len(rows) > MOST:
-        yield f"and {len(rows) - MOST} more partitions."
+    if len(rest) > MOST:
+        yield f"and {len(rest) - MOST} more partitions."
+    if harmless:
+        more = f" and {len(harmless) - _NAMED} more" if len(harmless) > _NAMED else ""
+        yield f"{', '.join(name_of(row.partition) for row in harmless[:_NAMED])}{more}: nothing is lost, whoever leads."
+
+
+def _loses_nothing(facts: RecoveryFacts, row: PlannedLeader) -> bool:
+    """Whether no replica of a partition, whichever leads, loses anything that anybody held."""
+    is_nothing = all(choice.rank and choice.lost_offsets == 0 and not choice.unread_replicas for choice in row.partition.candidates or ())
+    return is_nothing and not any(said_of_gone(facts, key_of(row.partition), row.choice.candidate_id))
 
 
 def with_recovered(facts: RecoveryFacts, recovered: Collection[int]) -> RecoveryFacts:
