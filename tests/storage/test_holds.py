@@ -20,7 +20,7 @@ from replica_audit.errors import UsageError
 from replica_audit.rows import AUDIT_RUNS, INPUT_ERRORS, Table
 from replica_audit.storage.warehouse.holds import Attempt, Hold, latest_attempt, take
 from replica_audit.storage.warehouse.processes import this_process
-from replica_audit.storage.warehouse.tables import DeltaWarehouse
+from replica_audit.storage.warehouse.tables import DeltaWarehouse, _do_all
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -222,6 +222,30 @@ def test_a_run_shows_life_and_ends_when_it_is_taken_over(warehouse: DeltaWarehou
         run.take(take_over=True)
         while time.monotonic() < deadline:  # what an audit does: one job after the other
             warehouse.spark.range(10**12).selectExpr("sum(id)").collect()
+
+
+def test_what_others_run_in_the_same_spark_goes_on_when_a_run_is_taken_over(warehouse: DeltaWarehouse) -> None:
+    run, spark, others = Run(warehouse, "beside"), warehouse.spark, list[int]()
+    held = threading.Event()
+
+    def slow(row: Any) -> Any:
+        time.sleep(4)
+        return row
+
+    def beside() -> None:
+        held.wait(30)
+        others.extend(spark.sparkContext.parallelize([1, 2], 1).map(slow).collect())
+
+    thread = threading.Thread(target=beside)
+    thread.start()
+    with pytest.raises(UsageError, match="was taken over by"), run.take(every_seconds=0.2):
+        held.set()
+        time.sleep(1)
+        run.take(take_over=True)
+        _do_all(spark, [lambda: spark.sparkContext.parallelize(range(60), 1).map(slow).foreach(print)])
+    thread.join()
+    assert others == [1, 2]
+    assert not spark.sparkContext.getJobTags()
 
 
 def test_a_table_of_an_older_version_gets_the_columns(warehouse: DeltaWarehouse, tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import os
-import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from functools import cache
@@ -22,14 +20,13 @@ from replica_audit.commands.webhook import failures_posted, post_ended
 from replica_audit.errors import AuditError, UsageError
 from replica_audit.program import VERSION
 from replica_audit.progress import TellsEvent, to_all
+from replica_audit.run_ids import new_run_id, refuse_run_id
 from replica_audit.storage.warehouse.catalog import is_catalog_name
 from replica_audit.webhook.address import webhook_address
 
 if TYPE_CHECKING:
     from replica_audit.past.run import PastRun
     from replica_audit.report.facts.run_report import Report
-
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 _AUDIT_HELP = """\
 Read what every broker has on disk and say, for every partition and follower, where its log
@@ -77,13 +74,15 @@ def _refuse(given: argparse.Namespace, *, thorough: bool) -> None:
         follow_links = settings.follow_links
     if given.acknowledged:
         acknowledged_of(given, given.run_date or datetime.now(UTC).date())
-    if given.run_id is not None and not _RUN_ID.fullmatch(given.run_id):
-        raise UsageError(f"--run-id {given.run_id!r}: letters, digits, '.', '_' and '-' only, 128 at most")
+    if given.run_id is not None:
+        refuse_run_id(given.run_id)
     if given.cluster_metadata and not given.cluster_metadata.is_file():
         raise UsageError(f"--cluster-metadata {given.cluster_metadata}: no such file")
     for flag, path in (("--json", given.json), ("--html", given.html), ("--metrics", given.metrics), ("--progress", given.progress)):
         outputs.check(flag, path)
-    _warehouse(given.warehouse)
+    from replica_audit.storage.warehouse.given_place import given_warehouse
+
+    given_warehouse(given.warehouse)
     if given.html and is_catalog_name(given.warehouse):
         raise UsageError(
             f"--html: the page is made without Spark, which cannot look up {given.warehouse}; give --warehouse as a directory or URI"
@@ -97,7 +96,7 @@ def _audit(given: argparse.Namespace) -> int:
     _check(given, thorough=not given.cost)
     if given.cost:
         return show_cost(given.input or [str(SAMPLE)], given.cluster_metadata, settings_of(given))
-    given.run_id = given.run_id or _new_run_id()
+    given.run_id = given.run_id or new_run_id()
     given.run_date = given.run_date or datetime.now(UTC).date()
     name_run(given.run_id)
     tell(f"run {given.run_id} of audit {VERSION}")
@@ -106,42 +105,39 @@ def _audit(given: argparse.Namespace) -> int:
 
 
 def _run(given: argparse.Namespace, told: TellsEvent) -> int:
-    settings, warehouse = settings_of(given), _warehouse(given.warehouse)
-    if not is_catalog_name(warehouse) and "://" not in warehouse:
-        _make(given.warehouse, Path(warehouse))
-    from replica_audit import pipeline
+    from replica_audit import pipeline, spark
     from replica_audit.commands.terminal import progress
     from replica_audit.storage.inputs.given_input import unusable
     from replica_audit.storage.session import session
-    from replica_audit.storage.warehouse.faults import check, warehouse_place
 
-    request = pipeline.AuditRequest(
-        inputs=tuple(given.input or [str(SAMPLE)]),
-        warehouse=warehouse,
-        settings=settings,
-        run_id=given.run_id,
-        run_date=given.run_date,
-        metadata=given.cluster_metadata.absolute() if given.cluster_metadata else None,
-        take_over=given.take_over,
-        acknowledged=acknowledged_of(given, given.run_date),
-    )
+    inputs = given.input or [str(SAMPLE)]
     if not given.input:
         tell(f"no --input: auditing the sample data in {SAMPLE}")
     if given.full:
         tell("--full does nothing any more: every audit is full")
     show_former_settings(given)
-    check((warehouse_place(warehouse),))
-    for problem in unusable(request.inputs):  # told before a session is made, which takes seconds
+    for problem in unusable(inputs):  # told before a session is made, which takes seconds
         tell(f"{problem.path}: {problem.detail}; {problem.remedy}")
     with progress() as shown:
-        report = pipeline.audit(session(), request, to_all(shown, told))
-    run = cache(lambda: pipeline.written_run(session(), warehouse, given.run_id))
+        result = spark.audit(
+            session(given.run_id),
+            inputs,
+            given.warehouse,
+            settings=settings_of(given),
+            run_id=given.run_id,
+            run_date=given.run_date,
+            cluster_metadata=given.cluster_metadata,
+            acknowledged=given.acknowledged,
+            take_over=given.take_over,
+            tell=to_all(shown, told),
+        )
+    run = cache(lambda: pipeline.written_run(session(), result.warehouse, given.run_id))
     try:
-        _write(given, report, run, warehouse)
+        _write(given, result.report, run, result.warehouse)
     finally:  # the run counts, whatever became of the files
-        post_ended(given, report, run)
-    write_run(given, "audit", report.exit_code, report)
-    return report.exit_code
+        post_ended(given, result.report, run)
+    write_run(given, "audit", result.exit_code, result.report)
+    return result.exit_code
 
 
 def _write(given: argparse.Namespace, report: Report, run: Callable[[], PastRun], warehouse: str) -> None:
@@ -186,44 +182,11 @@ def _is_complete(given: argparse.Namespace) -> bool:
     return True
 
 
-def _warehouse(given: str) -> str:
-    """A local directory, which need not be there yet, becomes absolute; `catalog.schema` and URIs stay as they are."""
-    if "://" in given or is_catalog_name(given):
-        return given
-    from replica_audit.storage.warehouse.planted import refuse_planted
-
-    path = Path(given).expanduser().absolute()
-    refuse_planted(path)
-    try:
-        there = next(one for one in (path, *path.parents) if one.exists())
-    except OSError as error:
-        raise UsageError(f"--warehouse {given}: {error.strerror}") from None
-    if not there.is_dir():
-        raise UsageError(f"--warehouse {given}: {'' if there == path else f'{there} '}is a file, not a directory")
-    if not os.access(there, os.W_OK | os.X_OK):
-        why = errno.EROFS if os.statvfs(there).f_flag & os.ST_RDONLY else errno.EACCES
-        raise UsageError(f"--warehouse {given}: {os.strerror(why)}: {there}; make it writable or give another --warehouse")
-    return str(path)
-
-
-def _make(given: str, path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--warehouse {given}: {error.strerror}") from None
-
-
 def _date(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a date; give it as YYYY-MM-DD") from None
-
-
-def _new_run_id() -> str:
-    import secrets
-
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
 COMMAND = Command(

@@ -60,7 +60,7 @@ from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.given_input import location
 from replica_audit.storage.inputs.sources import Found, Root, discover
 from replica_audit.storage.inputs.whole_input import about_cluster, problems_of_input
-from replica_audit.storage.session import StageProgress, name_run, suit_size
+from replica_audit.storage.session import StageProgress, own_session, suit_size
 from replica_audit.storage.warehouse import faults
 from replica_audit.storage.warehouse.holds import Hold, take
 from replica_audit.storage.warehouse.table_files import TableFiles
@@ -75,7 +75,7 @@ def audit(spark: SparkSession, request: AuditRequest, tell: TellsEvent) -> Repor
     """Run one audit and write its tables.
 
     Args:
-        spark: a session with Delta.
+        spark: a session with Delta; the audit sets nothing in it.
         request: what to audit.
         tell: takes its progress.
 
@@ -84,7 +84,8 @@ def audit(spark: SparkSession, request: AuditRequest, tell: TellsEvent) -> Repor
         OutputError: the warehouse or Spark's working directory cannot be written, or not to the end, or rows were lost on the way.
     """
     try:
-        return _Audit(spark, request, Progress(tell)).run()
+        with own_session(spark) as own:
+            return _Audit(own, request, Progress(tell)).run()
     except AuditError:
         raise
     except Exception as error:
@@ -102,7 +103,6 @@ def written_run(spark: SparkSession, warehouse: str, run_id: str) -> PastRun:
 class _Audit:
     def __init__(self, spark: SparkSession, request: AuditRequest, progress: Progress) -> None:
         self.spark, self.request, self.progress = spark, request, progress
-        name_run(spark, request.run_id)
         self.started_at = datetime.now(UTC)
         self.warehouse = DeltaWarehouse(spark, request.warehouse)
         self.found: Found = discover(request.inputs, request.metadata, follow_links=request.settings.follow_links)

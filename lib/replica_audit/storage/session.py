@@ -6,11 +6,16 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from math import ceil
 from types import TracebackType
+from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from replica_audit.files import object_store
@@ -50,8 +55,27 @@ def suit_size(spark: SparkSession, segments: int) -> None:
             spark.conf.set(setting, much)
 
 
-def session() -> SparkSession:
-    """The session that spark-submit configured.
+@contextmanager
+def own_session(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session for the block alone, with the settings of another: what is set in it is set nowhere else.
+
+    The other is left as it was: its settings, and which session is this thread's active one.
+    """
+    active, own = SparkSession.getActiveSession() or spark, spark.newSession()
+    known = own.conf.getAll
+    for name, value in spark.conf.getAll.items():
+        if known.get(name) != value:
+            with suppress(PySparkException):  # of those that no session may change
+                own.conf.set(name, value)
+    try:
+        yield own
+    finally:
+        with suppress(Py4JError, OSError):  # whose JVM is gone, as has been told
+            active.createDataFrame(pa.table({"none": pa.array([], pa.int32())}))  # whoever makes a frame becomes the active session
+
+
+def session(run_id: str | None = None) -> SparkSession:
+    """The session that spark-submit configured, in a process that is the command's own; what Spark logs names the run.
 
     Raises:
         OutputError: Spark's working directory cannot be written: it would end the process without a word.
@@ -67,6 +91,12 @@ def session() -> SparkSession:
         signal.signal(signal.SIGINT, before)  # Spark takes it for itself
     # without the JVM it would print a traceback
     spark.sparkContext._accumulatorServer.handle_error = lambda request, client_address: None  # type: ignore[method-assign]
+    java: Any = spark._jvm
+    if run_id is not None:
+        java.System.setProperty("replica_audit.run", f"[{run_id}] ")  # conf/log4j2.properties
+    with suppress(Py4JError, TypeError):  # another release of Scala: then Delta prints a line of its own for each VACUUM
+        nowhere = java.java.io.PrintStream(java.java.io.OutputStream.nullOutputStream())
+        getattr(getattr(java.scala, "Console$"), "MODULE$").setOutDirect(nowhere)
     return spark
 
 
@@ -80,12 +110,6 @@ def _silence_broken_calls() -> None:
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     return record.module != "java_gateway"
-
-
-def name_run(spark: SparkSession, run_id: str) -> None:
-    """Let what Spark itself logs name the run (conf/log4j2.properties)."""
-    assert spark._jvm  # noqa: S101 - a classic session
-    spark._jvm.System.setProperty("replica_audit.run", f"[{run_id}] ")
 
 
 def _share_store_settings(spark: SparkSession) -> None:

@@ -79,6 +79,7 @@ class Hold:
         """As `take` gives it: `replaces` is whether the tables may hold rows of an attempt before."""
         self.run_id, self.attempt, self.replaces = run_id, attempt, replaces
         self._warehouse, self._every = warehouse, every_seconds
+        self._context, self._tag = warehouse.spark.sparkContext, f"replica-audit:{run_id}"
         self._lost = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._live, daemon=True)
@@ -101,12 +102,14 @@ class Hold:
     def __enter__(self) -> Hold:
         """Begin to show that this process lives."""
         _held_here.add(self._key)
+        self._context.addJobTag(self._tag)
         self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Stop; a failure that the loss of the run brought about is told as that."""
         self._silence()
+        self._context.removeJobTag(self._tag)
         _held_here.discard(self._key)
         if self._lost and isinstance(error, Exception):
             raise UsageError(_taken_over(self.run_id, latest_attempt(self._warehouse, self.run_id))) from None
@@ -127,7 +130,7 @@ class Hold:
             except Exception as error:  # noqa: BLE001 - what is wrong with the warehouse the run itself will meet, and tell
                 self._lost = is_conflict(error) and not self.attempt.is_same(latest_attempt(self._warehouse, self.run_id))
             if self._lost:
-                self._warehouse.spark.sparkContext.cancelAllJobs()
+                self._context.cancelJobsWithTag(self._tag)  # those of others that use the same Spark go on
                 return
 
 

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
+from pyspark import inheritable_thread_target
 from pyspark.errors import AnalysisException
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
@@ -104,7 +105,7 @@ class DeltaWarehouse:
             refuse_planted(place.path)
         if look is not None and place is not None and place.path.is_dir():
             look(WarehouseTables(self.location))
-        _do_all([partial(self._make_ready, table) for table in TABLES])
+        _do_all(self.spark, [partial(self._make_ready, table) for table in TABLES])
         if look is not None and place is None:
             look(self.tables)
 
@@ -112,7 +113,6 @@ class DeltaWarehouse:
         kept = self._properties(table)
         if kept is None:
             self._create(table)
-            self._properties(table)  # from here on a change of the table is another process's
             return
         try:
             is_changed = upgrade(self.spark, self.identifier(table), table, kept, lambda: self._properties(table) or {})
@@ -161,7 +161,7 @@ class DeltaWarehouse:
                 if not is_meanwhile and not isinstance(error, AnalysisException):
                     raise
                 why = f"it cannot be created: {' '.join(str(error).split())[:300]}"
-            if self._exists(table) or self._exists_meanwhile(table):
+            if self._properties(table) is not None:  # from here on a change of the table is another process's
                 return
             is_begun = self._is_begun(table)
             # another audit may be creating it right now, or may have been killed while it did
@@ -170,11 +170,6 @@ class DeltaWarehouse:
             if not (is_meanwhile or is_begun) or time.monotonic() > deadline:
                 raise UsageError(f"warehouse {self.location}: table {table.name}: {why}")
             time.sleep(random.uniform(0.1, 0.5))  # noqa: S311
-
-    def _exists_meanwhile(self, table: Table) -> bool:
-        """As `_exists`, which remembers a table that was looked at while another audit was creating it as one without a commit."""
-        self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
-        return self._exists(table)
 
     def _is_begun(self, table: Table) -> bool:
         """Whether a directory has what a table of Delta begins with; in a store a table is there with its first commit."""
@@ -246,7 +241,7 @@ class DeltaWarehouse:
 
     def write_all(self, frames: Sequence[tuple[Table, WrittenRows]], run_id: str, *, replace: bool, fence: int | None = None) -> None:
         """`write_run` for several tables, a few at a time."""
-        _do_all([partial(self.write_run, table, rows, run_id, replace=replace, fence=fence) for table, rows in frames])
+        _do_all(self.spark, [partial(self.write_run, table, rows, run_id, replace=replace, fence=fence) for table, rows in frames])
 
     def frame(self, table: Table, rows: Sequence[dict[str, object]]) -> DataFrame:
         """A few rows made on the driver as a frame of the table's schema; one with an unknown column is refused."""
@@ -272,12 +267,13 @@ def _definition_taken(place: str) -> Iterator[None]:
         raise UsageError(f"table {place}: Delta does not take its definition ({why}); give another --warehouse") from None
 
 
-def _do_all(calls: Sequence[Callable[[], None]]) -> None:
-    """Make calls, a few at a time. Who interrupts this does not wait for those that are at work."""
+def _do_all(spark: SparkSession, calls: Sequence[Callable[[], None]]) -> None:
+    """Make calls, a few at a time, with this thread's tags and group of jobs. Who interrupts this does not wait for those at work."""
     pool = ThreadPoolExecutor(_WRITERS)
     is_waited_for = True
     try:
-        for made in [pool.submit(call) for call in calls]:
+        as_here = inheritable_thread_target(spark)
+        for made in [pool.submit(as_here(call)) for call in calls]:
             made.result()
     except KeyboardInterrupt:
         is_waited_for = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +16,6 @@ import pyarrow.compute
 import pyarrow.dataset as ds
 from delta.tables import DeltaTable
 from deltalake import DeltaTable as LocalTable
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from replica_audit.retention.choice import KnownRun, RunState
@@ -39,8 +37,6 @@ _TRIES = 30  # of a commit that other processes' commits come before
 _SMALL_BYTES = 64 << 20  # a file of that size gains nothing from being merged
 _MANY_FILES, _MANY_RUN_FILES = 1_000, 8  # every command reads all of audit_runs
 _SIGN_AFTER = timedelta(minutes=5)
-# Delta lists a directory in so many tasks; the default is 10,000
-_LISTING, _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism", "4"
 _OF_RUN = (
     "run_id",
     "cluster_id",
@@ -227,8 +223,6 @@ class WarehouseUpkeep:
         for path in unused.temporary if unused else ():  # VACUUM leaves the log alone
             (place / path).unlink(missing_ok=True)
         if unused is None or set(unused.paths) - set(unused.temporary):
-            self._spark.conf.set(_LISTING, _LISTING_TASKS)
-            self._silence()
             if self.warehouse.in_catalog and (folder := self.warehouse.local_folder(table)) is not None:
                 refuse_links_below(folder)
             again(lambda: self._delta(table).vacuum(hours))
@@ -236,13 +230,6 @@ class WarehouseUpkeep:
             return None
         gone = [size for path, size in sizes.items() if _size(place / path) is None]
         return len(gone), sum(gone)
-
-    def _silence(self) -> None:
-        """Keep Delta from printing a line of its own for each VACUUM to what the command prints."""
-        java: Any = self._spark._jvm
-        with suppress(Py4JError, TypeError):  # another release of Scala: then it prints
-            console = getattr(getattr(java.scala, "Console$"), "MODULE$")
-            console.setOutDirect(java.java.io.PrintStream(java.java.io.OutputStream.nullOutputStream()))
 
     def _delta(self, table: Table) -> DeltaTable:
         if self.warehouse.in_catalog:
