@@ -826,3 +826,13 @@ def test_partitions_that_lose_nothing_whoever_leads_are_one_line() -> None:
     reasons = plan.steps[0].reasons
     assert reasons[1] == "`t-0`, `t-1`, `t-2`, `t-3`, `t-4` and 4 more: nothing is lost, whoever leads."
     assert reasons[0].startswith("`u-0`: broker 1 loses nothing. Any other leader: broker 2 loses 4 records")
+
+
+def test_who_only_has_to_give_something_types_no_address() -> None:
+    unread = candidate(3, rank=None, lost_offsets=None, lost_records=None, lost_committed=None)
+    asked = facts(offline=(offline("t", candidate(1, unread_replicas=1), unread),), roles=roles("t", 1, 3))
+    plan = plan_of(asked, RE_READ)
+    (only,) = [step for step in plan.steps if step.stage is Stage.ASK]
+    text = render_plan(replace(plan, steps=(only,), presumptions=()))
+    assert "## Step 1: Give what is missing" in text
+    assert "export BOOTSTRAP" not in text

@@ -66,16 +66,22 @@ def _in_short(plan: Plan, finding_count: int) -> Iterator[str]:
 
 
 def _how(plan: Plan) -> Iterator[str]:
-    """How the steps are to be taken."""
-    if plan.steps:
-        yield from ("## Before you begin", "")
-        yield "Take the steps one by one in this order, check each, and stop if a check fails."
-        yield "The commands are Kafka's own tools; lines that begin with `#` are for you to do. `BOOTSTRAP` is HOST:PORT of a"
-        zookeeper = any("$ZOOKEEPER" in line for step in plan.steps for line in _lines(step))
-        also = "; `ZOOKEEPER` is that of ZooKeeper" if zookeeper else ""
-        yield f"running broker, or of the first one that you start{also}. If the cluster asks for credentials, add `--command-config FILE`"
-        yield "(`--admin.config FILE` to kafka-leader-election.sh). Type them in this folder:"
-        yield from ("", "```sh", "export BOOTSTRAP=HOST:PORT", *(["export ZOOKEEPER=HOST:PORT"] if zookeeper else []), "```", "")
+    """How the steps are to be taken; the address of the cluster where a line needs it."""
+    if not plan.steps:
+        return
+    yield from ("## Before you begin", "")
+    yield "Take the steps one by one in this order, check each, and stop if a check fails. Lines that begin with `#` are for you to do."
+    used = "\n".join([*(line for step in plan.steps for line in _lines(step)), *(one.how_to_check for one in plan.presumptions)])
+    names = [name for name in ("BOOTSTRAP", "ZOOKEEPER") if name in used]
+    if names:
+        yield "The commands are Kafka's own tools; type them in this folder."
+        if "BOOTSTRAP" in names:
+            yield "`BOOTSTRAP` is HOST:PORT of a running broker, or of the first one that you start. If the cluster asks for credentials,"
+            yield "add `--command-config FILE` (`--admin.config FILE` to kafka-leader-election.sh)."
+        if "ZOOKEEPER" in names:
+            yield "`ZOOKEEPER` is HOST:PORT of ZooKeeper."
+        yield from ("", "```sh", *(f"export {name}=HOST:PORT" for name in names), "```")
+    yield ""
 
 
 def _lines(step: PlanStep) -> Iterator[str]:
