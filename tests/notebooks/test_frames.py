@@ -224,8 +224,8 @@ def test_frames_are_sparks_where_a_session_is_given(spark: SparkSession, nights:
 def test_a_table_that_spark_cannot_read_is_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
     write_warehouse(tmp_path, SAMPLE / "multi-round")
     forget_rows_of_tables(tmp_path)
-    shutil.rmtree(tmp_path / "content_windows")
+    shutil.rmtree(tmp_path / "segment_epochs")
     run = open_warehouse(str(tmp_path)).latest()
-    assert len(run.table("content_windows")) == 0
-    with pytest.raises(UsageError, match="table content_windows cannot be read by this Spark session"):
-        run.table("content_windows", spark=spark)
+    assert len(run.table("segment_epochs")) == 0
+    with pytest.raises(UsageError, match="table segment_epochs cannot be read by this Spark session"):
+        run.table("segment_epochs", spark=spark)

@@ -84,9 +84,6 @@ def test_other_batches_before_another_record_are_no_excuse(tmp_path: Path) -> No
 def test_in_any_window(tmp_path: Path, other_from: int) -> None:
     found = audit(tmp_path, disk(LONG), disk(LONG, other_from=other_from))
     assert (found.verdict(), found.row()["divergence_offset"]) == ("content_mismatch", other_from)
-    windows = [row for row in found.tables["content_windows"] if row["broker_id"] == 2]
-    assert [(row["window_start_offset"], row["window_end_offset"]) for row in windows] == [(n << 16, n + 1 << 16) for n in range(3)]
-    assert sum(row["batch_count"] for row in windows) == len(LONG)
 
 
 @pytest.mark.parametrize(("held", "verdict"), [(140_000, "lagging"), (150_000, "content_mismatch")])

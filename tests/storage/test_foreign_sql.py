@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from replica_audit.errors import UsageError
 from replica_audit.maintain.run import UpkeepRequest, maintain
-from replica_audit.rows import AUDIT_RUNS, CONTENT_WINDOWS, INPUT_ERRORS, TABLES
+from replica_audit.rows import AUDIT_RUNS, INPUT_ERRORS, SEGMENT_EPOCHS, TABLES
 from replica_audit.storage.warehouse.foreign_sql import is_comparison, refuse_foreign_sql
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
@@ -103,7 +103,7 @@ def test_nothing_is_written_to_such_a_table(
     warehouse = DeltaWarehouse(spark, str(tmp_path))
     warehouse.create_missing()
     write(warehouse, "before", 1, fence=None)
-    for table in (INPUT_ERRORS, CONTENT_WINDOWS, AUDIT_RUNS):
+    for table in (INPUT_ERRORS, SEGMENT_EPOCHS, AUDIT_RUNS):
         plant(tmp_path / table.name, metadata, constraint)
     versions = [DeltaTable(str(tmp_path / table.name)).version() for table in TABLES]
     refused = rf"table {tmp_path}/\w+: .* give another --warehouse"
@@ -136,11 +136,11 @@ def test_maintain_changes_no_such_table(spark: SparkSession, tmp_path: Path) -> 
     began = datetime.now(UTC) - timedelta(days=800)
     keys = {"run_id": "old", "cluster_id": "c", "started_at": began, "run_date": began.date(), "status": "complete", "exit_code": 2}
     newer = keys | {"run_id": "new", "started_at": began + timedelta(days=1)}
-    window = {"cluster_id": "c", "topic": "t", "partition": 0, "broker_id": 1, "window_start_offset": 0, "window_end_offset": 65536}
-    rows = [window | {"run_id": run_id, "digest": 1, "batch_count": 1} for run_id in ("old", "new")]
-    write_rows(tmp_path, {AUDIT_RUNS.name: [keys, newer], CONTENT_WINDOWS.name: rows})
+    segment = dict.fromkeys(SEGMENT_EPOCHS.names, 1) | {"cluster_id": "c", "topic": "t", "log_dir": "data", "source": "raw"}
+    rows = [segment | {"run_id": run_id} for run_id in ("old", "new")]
+    write_rows(tmp_path, {AUDIT_RUNS.name: [keys, newer], SEGMENT_EPOCHS.name: rows})
     request = UpkeepRequest(warehouse=str(tmp_path), keep_days=1, keep_runs=0)
-    for table, what in ((CONTENT_WINDOWS, "delete the rows of runs"), (AUDIT_RUNS, "mark the runs that are to be removed")):
+    for table, what in ((SEGMENT_EPOCHS, "delete the rows of runs"), (AUDIT_RUNS, "mark the runs that are to be removed")):
         plant(tmp_path / table.name, GENERATED, "partition >= 0")
         version = DeltaTable(str(tmp_path / table.name)).version()
         failures = maintain(spark, request, lambda line: None).failures

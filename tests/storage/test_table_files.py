@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from replica_audit.engine.arrow import spark_schema
 from replica_audit.errors import UsageError
-from replica_audit.rows import CONTENT_WINDOWS, OF_PARTITIONS, TRUNCATION_POINTS
+from replica_audit.rows import OF_PARTITIONS, SEGMENT_EPOCHS, TRUNCATION_POINTS
 from replica_audit.rows.arrow import OUTCOMES, schema_of
 from replica_audit.rows.audited import AuditedPartition
 from replica_audit.rows.outcomes import WrittenFile
@@ -29,28 +29,30 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POINT = full_row(TruncationPoint)
-WINDOWS = pa.schema(list(schema_of(CONTENT_WINDOWS))[1:])
+EPOCHS = pa.schema(list(schema_of(SEGMENT_EPOCHS))[1:])
 
 
-def windows(*partitions: int, topic: str = "orders") -> pa.RecordBatch:
-    keys = {"cluster_id": "c", "topic": topic, "broker_id": 1, "window_start_offset": 0, "window_end_offset": 65536}
-    return pa.RecordBatch.from_pylist([{**keys, "partition": one, "digest": -one, "batch_count": 1} for one in partitions], schema=WINDOWS)
+def epochs(*partitions: int, topic: str = "orders") -> pa.RecordBatch:
+    keys = {"cluster_id": "c", "topic": topic, "broker_id": 1, "log_dir": "data", "source": "raw"}
+    numbers = dict.fromkeys(("segment_base_offset", "leader_epoch", "first_offset", "min_timestamp_ms", "max_timestamp_ms"), 0)
+    numbers |= {"last_offset": 8, "batch_count": 1, "record_count": 9}
+    return pa.RecordBatch.from_pylist([{**keys, **numbers, "partition": one, "size_bytes": 70 + one} for one in partitions], schema=EPOCHS)
 
 
 def written(place: Path, *batches: pa.RecordBatch, run_id: str = "one") -> list[WrittenFile]:
     place.mkdir(exist_ok=True)
-    with TableFiles({CONTENT_WINDOWS.name: str(place)}, run_id) as files:
+    with TableFiles({SEGMENT_EPOCHS.name: str(place)}, run_id) as files:
         for batch in batches:
-            files.add(CONTENT_WINDOWS.name, batch)
+            files.add(SEGMENT_EPOCHS.name, batch)
         return files.finish()
 
 
 def test_a_file_holds_the_rows_in_their_order_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_files, "_ROW_GROUP_BYTES", 1)
-    (file,) = written(tmp_path, windows(3, 1), windows(2))
+    (file,) = written(tmp_path, epochs(3, 1), epochs(2))
     found = pq.ParquetFile(tmp_path / file.path)
     assert found.metadata.num_row_groups == 2
-    assert found.schema_arrow.equals(schema_of(CONTENT_WINDOWS))
+    assert found.schema_arrow.equals(schema_of(SEGMENT_EPOCHS))
     assert [(row["run_id"], row["partition"]) for row in found.read().to_pylist()] == [("one", 3), ("one", 1), ("one", 2)]
     assert (file.rows, file.size_bytes) == (3, (tmp_path / file.path).stat().st_size)
     said = json.loads(file.statistics)
@@ -64,16 +66,16 @@ def test_a_task_that_makes_no_rows_leaves_no_file(tmp_path: Path) -> None:
 
 def test_a_task_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_files, "_ROW_GROUP_BYTES", 1)
-    with pytest.raises(RuntimeError), TableFiles({CONTENT_WINDOWS.name: str(tmp_path)}, "one") as files:
-        files.add(CONTENT_WINDOWS.name, windows(1))
+    with pytest.raises(RuntimeError), TableFiles({SEGMENT_EPOCHS.name: str(tmp_path)}, "one") as files:
+        files.add(SEGMENT_EPOCHS.name, epochs(1))
         assert list(tmp_path.iterdir())
         raise RuntimeError
     assert not list(tmp_path.iterdir())
 
 
 def test_a_place_that_is_gone_is_named(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="gone/part-"), TableFiles({CONTENT_WINDOWS.name: str(tmp_path / "gone")}, "one") as files:
-        files.add(CONTENT_WINDOWS.name, windows(1))
+    with pytest.raises(OSError, match="gone/part-"), TableFiles({SEGMENT_EPOCHS.name: str(tmp_path / "gone")}, "one") as files:
+        files.add(SEGMENT_EPOCHS.name, epochs(1))
         files.finish()
 
 
@@ -99,7 +101,7 @@ def place(empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 def added(place: Path, run_id: str) -> list[dict[str, Any]]:
     """The statistics in the log of each file of a run."""
-    actions = DeltaTable(str(place / CONTENT_WINDOWS.name)).get_add_actions(flatten=True)
+    actions = DeltaTable(str(place / SEGMENT_EPOCHS.name)).get_add_actions(flatten=True)
     return [row for row in pa.table(actions).to_pylist() if row["min.run_id"] == run_id]
 
 
@@ -109,12 +111,12 @@ class TestInDelta:
 
     def test_statistics_are_those_that_delta_makes_of_the_same_rows(self, spark: SparkSession, place: Path) -> None:
         warehouse = DeltaWarehouse(spark, str(place))
-        rows = windows(5, 7, topic="orders-é")
-        files = written(place / CONTENT_WINDOWS.name, rows, run_id="files")
-        warehouse.write_run(CONTENT_WINDOWS, files, "files", replace=False, fence=1)
-        frame = warehouse.frame(CONTENT_WINDOWS, [{"run_id": "files", **row} for row in rows.to_pylist()])
-        frame = frame.selectExpr("'spark' AS run_id", *CONTENT_WINDOWS.names[1:]).coalesce(1)
-        warehouse.write_run(CONTENT_WINDOWS, frame, "spark", replace=False, fence=1)
+        rows = epochs(5, 7, topic="orders-é")
+        files = written(place / SEGMENT_EPOCHS.name, rows, run_id="files")
+        warehouse.write_run(SEGMENT_EPOCHS, files, "files", replace=False, fence=1)
+        frame = warehouse.frame(SEGMENT_EPOCHS, [{"run_id": "files", **row} for row in rows.to_pylist()])
+        frame = frame.selectExpr("'spark' AS run_id", *SEGMENT_EPOCHS.names[1:]).coalesce(1)
+        warehouse.write_run(SEGMENT_EPOCHS, frame, "spark", replace=False, fence=1)
         (ours,), (deltas,) = added(place, "files"), added(place, "spark")
         for name, value in deltas.items():
             if name.startswith(("min.", "max.", "null_count.", "num_records")) and "run_id" not in name:
@@ -123,20 +125,20 @@ class TestInDelta:
     def test_the_rows_are_read_by_spark_and_without_it_and_a_number_is_written_once(self, spark: SparkSession, place: Path) -> None:
         warehouse = DeltaWarehouse(spark, str(place))
         for _again in range(2):
-            files = written(place / CONTENT_WINDOWS.name, windows(1, 2), run_id="once")
-            warehouse.write_run(CONTENT_WINDOWS, files, "once", replace=False, fence=5)
-        expected = [("once", 1, -1), ("once", 2, -2)]
-        read = warehouse.read(CONTENT_WINDOWS).where("run_id = 'once'").select("run_id", "partition", "digest")
+            files = written(place / SEGMENT_EPOCHS.name, epochs(1, 2), run_id="once")
+            warehouse.write_run(SEGMENT_EPOCHS, files, "once", replace=False, fence=5)
+        expected = [("once", 1, 71), ("once", 2, 72)]
+        read = warehouse.read(SEGMENT_EPOCHS).where("run_id = 'once'").select("run_id", "partition", "size_bytes")
         assert sorted(map(tuple, read.collect())) == expected
-        here = DeltaTable(str(place / CONTENT_WINDOWS.name)).to_pyarrow_table().to_pylist()
-        assert sorted((row["run_id"], row["partition"], row["digest"]) for row in here if row["run_id"] == "once") == expected
+        here = DeltaTable(str(place / SEGMENT_EPOCHS.name)).to_pyarrow_table().to_pylist()
+        assert sorted((row["run_id"], row["partition"], row["size_bytes"]) for row in here if row["run_id"] == "once") == expected
 
     def test_only_tables_as_they_were_made_take_files(self, spark: SparkSession, tmp_path: Path) -> None:
         warehouse = DeltaWarehouse(spark, str(tmp_path))
         warehouse.create_missing()
         assert warehouse.places_of_files(OF_PARTITIONS) == {table.name: str(tmp_path / table.name) for table in OF_PARTITIONS}
         assert DeltaWarehouse(spark, "spark_catalog.audits").places_of_files(OF_PARTITIONS) == {}
-        name = warehouse.identifier(CONTENT_WINDOWS)
+        name = warehouse.identifier(SEGMENT_EPOCHS)
         spark.sql(f"ALTER TABLE {name} ADD CONSTRAINT of_mine CHECK (batch_count < 100)")
         assert warehouse.places_of_files(OF_PARTITIONS) == {}, "Delta would not look whether the rows hold it"
         spark.sql(f"ALTER TABLE {name} DROP CONSTRAINT of_mine")
@@ -144,11 +146,11 @@ class TestInDelta:
 
     def test_a_table_that_lost_a_column_meanwhile_takes_nothing(self, spark: SparkSession, tmp_path: Path) -> None:
         warehouse = DeltaWarehouse(spark, str(tmp_path))
-        lacking = [f for f in spark_schema(schema_of(CONTENT_WINDOWS)) if f.name != "digest"]
-        spark.createDataFrame([], type(spark_schema(schema_of(CONTENT_WINDOWS)))(lacking)).write.format("delta").save(
-            warehouse.path(CONTENT_WINDOWS)
+        lacking = [f for f in spark_schema(schema_of(SEGMENT_EPOCHS)) if f.name != "size_bytes"]
+        spark.createDataFrame([], type(spark_schema(schema_of(SEGMENT_EPOCHS)))(lacking)).write.format("delta").save(
+            warehouse.path(SEGMENT_EPOCHS)
         )
-        assert warehouse.places_of_files([CONTENT_WINDOWS]) == {}
-        files = written(tmp_path / CONTENT_WINDOWS.name, windows(1))
-        with pytest.raises(UsageError, match="columns of table content_windows changed meanwhile"):
-            warehouse.write_run(CONTENT_WINDOWS, files, "one", replace=False, fence=1)
+        assert warehouse.places_of_files([SEGMENT_EPOCHS]) == {}
+        files = written(tmp_path / SEGMENT_EPOCHS.name, epochs(1))
+        with pytest.raises(UsageError, match="columns of table segment_epochs changed meanwhile"):
+            warehouse.write_run(SEGMENT_EPOCHS, files, "one", replace=False, fence=1)

@@ -186,7 +186,6 @@ class PartitionAudit:
             ],
             compaction_differences=made.differences,
             record_differences=made.records,
-            content_windows=[found for one in self.loaded for found in replica_rows.window_rows(one)],
             epoch_start_offsets=[found for one in self.loaded for found in of_epochs(one, compacted=self.context.compacted)],
             epoch_end_offsets=made.lookups,
             truncation_points=made.points,

@@ -414,7 +414,6 @@ def healthy_rows(one: Candidate, read_again: ReadAgain, agrees: Agrees, *, every
             for broker, scan in one.known.segments
             for row in replica_rows.segment_rows(broker, scan, one.known.topic, one.known.partition)
         ],
-        content_windows=[row for made in loaded for row in replica_rows.window_rows(made)],
         epoch_start_offsets=[
             row
             for made in loaded

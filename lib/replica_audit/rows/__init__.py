@@ -10,7 +10,6 @@ from replica_audit.rows.history import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_I
 from replica_audit.rows.pairs import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS
 from replica_audit.rows.record_differences import RECORD_DIFFERENCES
 from replica_audit.rows.replicas import (
-    CONTENT_WINDOWS,
     EPOCH_START_OFFSETS,
     FUTURE_REPLICAS,
     REPLICA_LOGS,
@@ -39,7 +38,6 @@ OF_PARTITIONS: tuple[Table, ...] = (
     LOGGED_INCIDENTS,
     CONSUMER_IMPACTS,
     SEQUENCE_GAPS,
-    CONTENT_WINDOWS,
     DAMAGED_BATCHES,
     COMPACTION_DIFFERENCES,
     RECORD_DIFFERENCES,
@@ -48,7 +46,10 @@ OF_PARTITIONS: tuple[Table, ...] = (
 )
 TABLES: tuple[Table, ...] = (AUDIT_RUNS, BROKER_STARTS, INPUT_ERRORS, *OF_PARTITIONS, FINDINGS)
 # an older version's: nothing reads or writes it, and `maintain` goes on removing the rows of runs that go
-FORMER_TABLES: tuple[Table, ...] = (Table(name="partition_fingerprints", grain="one row per partition", columns=(), constraints={}),)
+FORMER_TABLES: tuple[Table, ...] = (
+    Table(name="partition_fingerprints", grain="one row per partition", columns=(), constraints={}),
+    Table(name="content_windows", grain="one row per replica and window of its log", columns=(), constraints={}),
+)
 # the tables whose rows are counted before they are visible
 COUNTED: tuple[Table, ...] = (*OF_PARTITIONS, INPUT_ERRORS)
 
@@ -57,7 +58,6 @@ __all__ = [
     "BROKER_STARTS",
     "COMPACTION_DIFFERENCES",
     "CONSUMER_IMPACTS",
-    "CONTENT_WINDOWS",
     "COUNTED",
     "DAMAGED_BATCHES",
     "EPOCH_END_OFFSETS",

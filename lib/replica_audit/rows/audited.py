@@ -12,7 +12,7 @@ from replica_audit.rows.findings import CheckedPartition, FoundFinding
 from replica_audit.rows.history import ConsumerImpact, LeaderEpoch, LoggedIncident
 from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
 from replica_audit.rows.record_differences import RecordDifference
-from replica_audit.rows.replicas import ContentWindow, EpochStartOffset, FutureReplica, ReplicaLog, ReplicaRole, SegmentEpoch
+from replica_audit.rows.replicas import EpochStartOffset, FutureReplica, ReplicaLog, ReplicaRole, SegmentEpoch
 from replica_audit.rows.runs import ReportedProblem
 from replica_audit.rows.sequence_gaps import MissingSequences
 from replica_audit.rows.starts import ReplicaStart
@@ -40,7 +40,6 @@ class AuditedPartition:
     logged_incidents: Sequence[LoggedIncident] = ()
     consumer_impacts: Sequence[ConsumerImpact] = ()
     sequence_gaps: Sequence[MissingSequences] = ()
-    content_windows: Sequence[ContentWindow] = ()
     damaged_batches: Sequence[DamagedBatch] = ()
     compaction_differences: Sequence[CompactionDifference] = ()
     record_differences: Sequence[RecordDifference] = ()

@@ -203,32 +203,6 @@ EPOCH_START_OFFSETS = table(
 
 @made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContentWindow:
-    """An offset-aligned window of a replica's log."""
-
-    topic: Topic
-    partition: PartitionNumber
-    broker_id: Broker
-    window_start_offset: Annotated[Bigint, "first offset of the window"]
-    window_end_offset: Annotated[Bigint, "exclusive end of the window"]
-    digest: Annotated[Bigint, "sum over the batches that start in the window of a mix of base offset, last offset and stored CRC"]
-    batch_count: Annotated[Bigint, "batches that start in the window"]
-
-
-CONTENT_WINDOWS = table(
-    ContentWindow,
-    name="content_windows",
-    grain="one row per replica and offset-aligned window of its log: equal digests are equal batches",
-    constraints={
-        **PARTITION_CHECK,
-        "ends_after_start": "window_end_offset > window_start_offset",
-    },
-    cluster_by=BY_PARTITION,
-)
-
-
-@made_quickly
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaRole:
     """What a replica is, and what its broker takes it for."""
 

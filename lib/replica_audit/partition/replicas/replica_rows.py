@@ -1,4 +1,4 @@
-"""A loaded replica as rows of `replica_logs`, `segment_epochs`, `content_windows` and `epoch_start_offsets`."""
+"""A loaded replica as rows of `replica_logs`, `segment_epochs` and `epoch_start_offsets`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from operator import itemgetter
 from replica_audit.model import UNDEFINED_EPOCH, BatchRun, PartitionMetadata, ScannedSegment
 from replica_audit.partition.replicas.corrected_checkpoints import corrected_content
 from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.protocol.comparison.content import merged
 from replica_audit.protocol.epochs.checkpoint_repair import Undetermined
 from replica_audit.protocol.epochs.epoch_table import EMPTY
 from replica_audit.protocol.epochs.reconcile import reconcile
 from replica_audit.protocol.epochs.runs import joined
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.rows.columns import utc
-from replica_audit.rows.replicas import ContentWindow, CorrectedLine, EpochStartOffset, FollowerOnceCorrected, ReplicaLog, SegmentEpoch
+from replica_audit.rows.replicas import CorrectedLine, EpochStartOffset, FollowerOnceCorrected, ReplicaLog, SegmentEpoch
 
 _EPOCH_AND_START = itemgetter(1, 2)  # of an entry of a checkpoint
 
@@ -94,22 +93,6 @@ def segment_rows(broker_id: int, scan: ScannedSegment, topic: str, partition: in
             min_timestamp_ms=run.min_timestamp_ms,
             max_timestamp_ms=run.max_timestamp_ms,
             source=scan.file.source,
-        )
-
-
-def window_rows(loaded: Loaded) -> Iterator[ContentWindow]:
-    """The digests of the replica's batches as rows of `content_windows`; none of a directory that is not compared."""
-    if loaded.log is None or not loaded.is_compared:
-        return
-    for window in merged(loaded.log.windows):
-        yield ContentWindow(
-            topic=loaded.files.topic,
-            partition=loaded.files.partition,
-            broker_id=loaded.broker_id,
-            window_start_offset=window.window_start_offset,
-            window_end_offset=window.window_end_offset,
-            digest=window.digest,
-            batch_count=window.batch_count,
         )
 
 
