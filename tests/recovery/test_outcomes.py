@@ -246,6 +246,13 @@ class TestNobodyLeads:
         assert because(choices=self.choices(unread=1), found=[self.offline]) == (StartBecause.ELECTION_UNKNOWN,)
         assert because(choices=[], found=[self.offline]) == (StartBecause.ELECTION_UNKNOWN,)
 
+    @pytest.mark.parametrize("is_certain", [True, False])
+    def test_nobody_is_elected_whose_log_is_set_aside(self, is_certain: bool) -> None:
+        goes = finding(PartitionCode.WILL_BECOME_STRAY, broker_id=1, is_certain=is_certain)
+        found = started(choices=self.choices(), found=[self.offline, goes])
+        assert {one.election for one in found.values()} == {None}
+        assert all(StartBecause.ELECTION_UNKNOWN in one.because for one in found.values())
+
     def test_the_election_is_that_of_the_choice(self) -> None:
         for election in ("clean", "unclean"):
             assert started(choices=self.choices(election=election), found=[self.offline])[1].election == election

@@ -30,6 +30,7 @@ from replica_audit.recovery.steps import (
     TakeOut,
 )
 from replica_audit.rows.starts import BrokerStart, ReplicaStart
+from replica_audit.rows.what_if import WhatIfLeader
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 LOSS = DATA / "sample" / "committed-loss"
@@ -232,6 +233,20 @@ def test_a_copy_below_its_own_high_watermark_is_asked_for(tmp_path: Path) -> Non
     assert ("jb", 1, 2) in {replica for one in of(plan, AskForInput) if isinstance(one, AskForInput) for replica in one.replicas}
     assert StartBroker(2) not in of(plan, StartBroker)
     assert cli.main(["triage", "--input", str(root)]) in (1, 3)
+
+
+def test_nobody_is_elected_for_a_log_that_its_broker_sets_aside(tmp_path: Path) -> None:
+    """It would lead with an empty log, and the others would truncate theirs."""
+    root = copied(DATA / "offline" / "nobody-leads", tmp_path / "cluster")
+    done = triage((str(root),), Settings(), tell=lambda _event: None)
+    assert {one.candidate_id for one in done.tables.rows("what_if_leaders", WhatIfLeader) if one.rank == 1} == {2}
+    (root / "broker-2" / "data-0" / "jb-1" / "partition.metadata").unlink()
+    done = triage((str(root),), Settings(), tell=lambda _event: None)
+    ranks = {(one.partition, one.candidate_id): one.rank for one in done.tables.rows("what_if_leaders", WhatIfLeader)}
+    assert ranks == {(1, 3): 1, (1, 2): None, (4, 2): 1, (4, 3): 2}
+    of_brokers, _because, plan = outcomes(root)
+    assert of_brokers[2] == "repair-first"
+    assert StartBroker(2) not in of(plan, StartBroker)
 
 
 def test_a_byte_that_changed_before_a_crash_is_truncated_by_recovery_and_all_of_it_counts(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 from replica_audit.formats.log_dir.names import METADATA_TOPIC
 from replica_audit.model import ReplicaFiles
-from replica_audit.partition.choices.electability import begin_row, without_log
+from replica_audit.partition.choices.electability import begin_row, without_log, without_set_aside
 from replica_audit.partition.choices.futures import future_rows
 from replica_audit.partition.choices.once_corrected import followers_once_corrected
 from replica_audit.partition.choices.what_if import Cut, cuts_since, leader_rows, rule_rows
@@ -20,7 +20,7 @@ from replica_audit.partition.findings.found_rows import checked_row, found_rows,
 from replica_audit.partition.findings.incident_rows import incident_rows
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.findings.sequence_gaps import sequence_gap_findings, sequence_gap_rows
-from replica_audit.partition.findings.set_aside import Replicas, set_aside_findings
+from replica_audit.partition.findings.set_aside import Replicas, brokers_that_set_aside, set_aside_findings
 from replica_audit.partition.findings.transactions import TransactionsKnown
 from replica_audit.partition.known.cleaning import compaction
 from replica_audit.partition.known.cluster_facts import ClusterFacts
@@ -319,12 +319,14 @@ class PartitionAudit:
         leads = NO_LEADER if self.leadership.source == INFERRED else self.leadership.leader_id
         cleanly = {broker: one.files.clean_shutdown for broker, one in self.compared.items()}
         begin = partial(begin_row, metadata=self.metadata, replicas=self.replicas, stopped_cleanly=cleanly, cluster=self.cluster)
+        aside = brokers_that_set_aside(self._all_logs()) if self.metadata.no_leader else set()
         rows: list[WhatIfLeader] = []
         if len(sides) > 1 or self.metadata.no_leader:
             doubt = self.ids_in_doubt
-            rows = list(leader_rows(self.metadata, sides, leads, self._make_pair, cuts, begin_row=begin, ids_in_doubt=doubt))
+            found = leader_rows(self.metadata, sides, leads, self._make_pair, cuts, begin_row=begin, ids_in_doubt=doubt)
+            rows = without_set_aside(found, aside)
         yield from rows
-        yield from without_log([row.candidate_id for row in rows], self.metadata, self.replicas, cleanly, self.cluster)
+        yield from without_log([row.candidate_id for row in rows], self.metadata, self.replicas, cleanly, self.cluster, aside)
 
     def _audited(
         self, made: ComparedPairs, choices: Sequence[WhatIfLeader], incidents: Sequence[LoggedIncident], damaged: Sequence[DamagedBatch]

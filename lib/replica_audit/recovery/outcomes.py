@@ -110,7 +110,10 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
     elif offline is not None:
         best = next((one for one in rows.choices if one.rank == 1), None)
         leader_id = None if best is None else best.candidate_id
-        led = _without_leader(rows, broker, best, offline)
+        if any(one.code == PartitionCode.WILL_BECOME_STRAY and one.broker_id == leader_id for one in rows.found):  # leads an empty log
+            leader_id, led = None, _Led(reasons=(StartBecause.ELECTION_UNKNOWN,))
+        else:
+            led = _without_leader(rows, broker, best, offline)
         reasons |= set(led.reasons)
         loss, election = led.loss, led.election
     reasons, loss = _once_recovered(rows, broker, found, reasons, loss)

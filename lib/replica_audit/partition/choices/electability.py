@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
+from itertools import count
 
 from replica_audit.model import PartitionMetadata
 from replica_audit.partition.known.cluster_facts import ClusterFacts
@@ -48,19 +50,28 @@ def begin_row(
     )
 
 
+def without_set_aside(rows: Iterable[WhatIfLeader], aside: Collection[int]) -> list[WhatIfLeader]:
+    """The rows of candidates without those whose brokers set their logs aside at the start, ranked anew."""
+    left = [row for row in rows if row.candidate_id not in aside]
+    ranks = count(1)
+    return [replace(row, rank=None if row.rank is None else next(ranks)) for row in left]
+
+
 def without_log(
     shown: Collection[int],
     metadata: PartitionMetadata,
     replicas: Mapping[int, Replica],
     stopped_cleanly: Mapping[int, bool],
     cluster: ClusterFacts,
+    aside: Collection[int],
 ) -> Iterator[WhatIfLeader]:
     """If nobody leads, a row for each replica of which there is no log: what electing it loses is not known.
 
-    `shown` are the brokers that have a row already; the rest as of `begin_row`.
+    `shown` are the brokers that have a row already, `aside` those that set their log aside when they start; the rest as of `begin_row`.
     """
     for broker in [broker for broker in metadata.replicas if metadata.no_leader and broker not in shown]:
         missing = "its log is not in the input" if broker not in stopped_cleanly else "it has no log of this topic that can be read"
+        missing = "its broker sets its log aside when it starts" if broker in aside else missing
         row = begin_row(broker, metadata, replicas, stopped_cleanly, cluster)
         yield row(
             rank=None,

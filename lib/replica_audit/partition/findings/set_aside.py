@@ -93,6 +93,11 @@ def set_aside_findings(topic: str, partition: int, known: Replicas) -> Iterator[
         )
 
 
+def brokers_that_set_aside(known: Replicas) -> set[int]:
+    """The brokers that will not use the log that they have as the current one: leaders of it would have an empty log."""
+    return {one.broker_id for one in known.loaded if _goes(one, known) is not None}
+
+
 def _loudness(told: _Said) -> int:
     return list(Severity).index(told.severity)
 
