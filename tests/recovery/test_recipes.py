@@ -238,6 +238,7 @@ def test_a_copy_below_its_own_high_watermark_is_asked_for(tmp_path: Path) -> Non
 def test_nobody_is_elected_for_a_log_that_its_broker_sets_aside(tmp_path: Path) -> None:
     """It would lead with an empty log, and the others would truncate theirs."""
     root = copied(DATA / "offline" / "nobody-leads", tmp_path / "cluster")
+    assert "election.enable is true, so the controller elects whichever replica starts first" in render_plan(outcomes(root)[2])
     done = triage((str(root),), Settings(), tell=lambda _event: None)
     assert {one.candidate_id for one in done.tables.rows("what_if_leaders", WhatIfLeader) if one.rank == 1} == {2}
     (root / "broker-2" / "data-0" / "jb-1" / "partition.metadata").unlink()

@@ -563,11 +563,11 @@ def _presumptions(facts: RecoveryFacts, order: StartOrder, tools: Tools) -> Iter
     listed = f"{tools.topics('--unavailable-partitions')}   # lists them"
     yield Presumption(what="the partitions still have no leader", holds=None, how_to_check=listed)
     if any(one.choice.election != ElectionType.CLEAN for one in order.leaders):
-        yield Presumption(
-            what="unclean.leader.election.enable is false; else the controller elects whichever replica starts first",
-            holds=_unclean_is_off(facts, order),
-            how_to_check=tools.configs(),
-        )
+        is_off, first = _unclean_is_off(facts, order), "the controller elects whichever replica starts first"
+        said = f"unclean.leader.election.enable is false; else {first}"
+        if is_off is False:
+            said = f"unclean.leader.election.enable is true, so {first}: no broker starts before its step"
+        yield Presumption(what=said, holds=None if is_off is None else True, how_to_check=tools.configs())
 
 
 def _unclean_is_off(facts: RecoveryFacts, order: StartOrder) -> bool | None:
