@@ -124,3 +124,10 @@ def test_a_hole_that_the_cut_leaves_is_no_clean_verdict(tmp_path: Path) -> None:
     follower = Disk(batches=[(2, 0, 4), (2, 5, 9), (4, 10, 14)], epochs=[(2, 0), (3, 8)], high_watermark=5)
     row = row_of(home_of(tmp_path, {1: leader, 2: follower}))
     assert row["severity"] in ("critical", "error")
+
+
+def test_what_lies_below_the_leaders_log_start_is_not_sent_again() -> None:
+    root = Path(__file__).resolve().parents[1] / "data" / "sample" / "leader-trimmed"
+    (row,) = [one for one in in_process.audit(root)["replica_verdicts"] if (one["topic"], one["partition"]) == ("audit", 2)]
+    assert row["restart_offset"] == 16
+    assert row["reason"].endswith("the leader holds 4 in the same epochs, below its log start, which it does not send")

@@ -196,7 +196,8 @@ def sent_again(c: Comparison) -> str | None:
         return f"it truncates to {c.cut} and {again}, which holds them in the same {alike}: nothing is lost"
     if c.leader.begins_remotely is not None:
         return f"of the removed offsets the leader holds {held} in the same {alike}, in its local log or in remote storage"
-    return f"of the removed offsets the leader holds {held} in the same {alike}, and sends them again"
+    sends = "below its log start, which it does not send" if c.effect.truncation.restart_offset is not None else "and sends them again"
+    return f"of the removed offsets the leader holds {held} in the same {alike}, {sends}"
 
 
 def removed(c: Comparison) -> str:

@@ -281,6 +281,7 @@ def in_short(one: Explanation) -> str:
     if verdict.lost_offsets is not None and verdict.lost_offsets < state.log_end_offset - physical:
         removes, loses = ("has removed", "has lost") if is_done else ("removes", "loses")
         lost = f"{counted(verdict.lost_offsets, 'offset')}{much}" if verdict.lost_offsets else "nothing"
-        return f"{name} {how}: it {removes} {gone}, and {loses} {lost}: the leader holds the others, and sends them again.{committed}"
+        sends = ", and sends them again" if verdict.restart_offset is None else ""  # what lies below its start it need not send
+        return f"{name} {how}: it {removes} {gone}, and {loses} {lost}: the leader holds the others{sends}.{committed}"
     loses = "has lost" if is_done else "loses"
     return f"{name} {how}: it {loses} {offsets(physical, state.log_end_offset)}{much}.{committed}"
