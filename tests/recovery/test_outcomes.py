@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,27 @@ def test_a_replica_that_is_alone_is_safe_only_where_metadata_says_so() -> None:
     (alone,) = started(logs=LOGS[:1]).values()
     assert (alone.outcome, alone.because) == (StartOutcome.UNKNOWN, (StartBecause.NOT_COMPARED,))
     assert started(logs=LOGS[:1], roles=[row(ReplicaRole, **PLACE, broker_id=1, position=0, leader_id=1)]) == {}
+
+
+@pytest.mark.parametrize(("leader_ran", "follower_ran", "is_costly"), [(False, True, True), (False, False, False), (True, True, False)])
+def test_a_stopped_leader_for_which_running_followers_truncate(leader_ran: bool, follower_ran: bool, is_costly: bool) -> None:
+    logs = [replace(LOGS[0], broker_ran=leader_ran), replace(LOGS[1], broker_ran=follower_ran)]
+    losing = {"leader_id": 1, "truncation_offset": 10, "divergence_offset": 10, "lost_offsets": 5, "lost_records": 4}
+    found = started(logs=logs, verdicts=[verdict(Verdict.COMMITTED_LOSS, **losing)])
+    assert (1 in found) is is_costly
+    if is_costly:
+        assert (found[1].outcome, found[1].because) == (StartOutcome.COPY_FIRST, (StartBecause.OTHERS_TRUNCATE,))
+    again = started(logs=logs, verdicts=[verdict(Verdict.STALE_TAIL, **(losing | {"lost_offsets": 0, "lost_records": 0}))])
+    assert 1 not in again, "what is fetched again costs nothing"
+
+
+@pytest.mark.parametrize(("ran", "severity", "is_costly"), [(False, "error", True), (True, "error", False), (False, "warning", False)])
+def test_the_only_copy_is_not_deleted_uncopied(ran: bool, severity: str, is_costly: bool) -> None:
+    deleted = replace(LOGS[1], state="deleted", directory="t-0.1-delete", broker_ran=ran)
+    log = row(SetAsideLog, log_dir=deleted.log_dir, directory=deleted.directory, held_alone_offsets=7)
+    held = finding(PartitionCode.STRAY_HOLDS_RECORDS, severity=severity, set_aside=(log,))
+    found = started(logs=[*LOGS, deleted], verdicts=[verdict(Verdict.IDENTICAL)], found=[held])
+    assert [one.because for one in found.values()] == [(StartBecause.DELETES,)] * is_costly
 
 
 def test_records_that_only_the_follower_holds_are_copied_first() -> None:

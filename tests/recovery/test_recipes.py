@@ -216,7 +216,8 @@ def test_nothing_is_done_in_a_partition_whose_leader_was_copied_short(tmp_path: 
     assert of_brokers[1] == "unknown"
     assert because["billing", 0, 1] == {"not-compared"}
     asked = [one for one in of(plan, AskForInput) if isinstance(one, AskForInput)]
-    assert [one.wanted for one in asked] == ["the directory of `billing-0` on broker 2, copied again while the broker does not run"]
+    (one,) = asked
+    assert one.wanted.startswith("the directory of `billing-0` on broker 2, copied again; do not stop it for that")
     assert not of(plan, StartBroker) and not of(plan, Elect) and not of(plan, TakeOut)
     reset = {one.key for one in of(plan, ResetGroup) if isinstance(one, ResetGroup)}
     assert reset == {("billing", 1), ("billing", 2)}, "where the leader's log ends in billing-0 is not known"

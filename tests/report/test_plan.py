@@ -123,7 +123,7 @@ def verdict(topic: str, follower: int, kind: str, **fields: Any) -> ReplicaVerdi
     return sparse(ReplicaVerdict, topic=topic, follower_id=follower, verdict=kind, **ordinary | fields)
 
 
-def group(name: str, topic: str, committed: int, reset: int | None) -> ConsumerImpact:
+def group(name: str, topic: str, committed: int, reset: int | None, gone: int | None = None) -> ConsumerImpact:
     return sparse(
         ConsumerImpact,
         group_id=name,
@@ -132,7 +132,7 @@ def group(name: str, topic: str, committed: int, reset: int | None) -> ConsumerI
         committed_offset=committed,
         validation_result="truncated",
         reset_offset=reset,
-        records_gone=1,
+        records_gone=gone,
         records_reread=2,
         records_missed=3,
     )
@@ -465,7 +465,7 @@ def test_what_is_unreadable_and_nobody_has_seen_is_not_deleted() -> None:
     )
     own, others = frozenset({("t", 0, 3)}), frozenset({("t", 0, 2), ("t", 1, 3)})
     for kept, why in (
-        (replace(found, not_read=own), "let the audit's user read it"),
+        (replace(found, not_read=own), "or not to its end: the input problems say why"),
         (replace(found, had_a_tail=own, not_read=own), "an earlier run found records"),
         (replace(found, had_a_tail=own), "an earlier run found records"),
         (replace(found, logs=()), "nothing of it could be read"),
@@ -480,13 +480,23 @@ def test_what_is_unreadable_and_nobody_has_seen_is_not_deleted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "reset", "expected"),
-    [(RE_READ, 60, 60), (GroupPolicy.SKIP, 60, 90), (RE_READ, None, 5), (GroupPolicy.SKIP, None, 90), (RE_READ, 95, 90)],
+    ("policy", "reset", "gone", "expected"),
+    [
+        (RE_READ, 60, None, 60),
+        (GroupPolicy.SKIP, 60, 60, 90),
+        (RE_READ, None, None, 5),
+        (GroupPolicy.SKIP, None, None, 90),
+        (RE_READ, 95, None, 90),
+        pytest.param(RE_READ, None, 60, 60, id="the reset policy would decide"),
+        pytest.param(RE_READ, 120, 60, 60, id="the client notices nothing"),
+    ],
 )
-def test_where_a_group_goes_on(policy: GroupPolicy, reset: int | None, expected: int) -> None:
-    """It had consumed up to 120; the leader's log is [5, 90), as another replica's truncation left it."""
+def test_where_a_group_goes_on(policy: GroupPolicy, reset: int | None, gone: int | None, expected: int) -> None:
+    """It had consumed up to 120, the last so many of them gone; the leader's log is [5, 90), as another replica's truncation left it."""
     found = facts(
-        groups=(group("g", "t", 120, reset),), roles=roles("t", 1, 2, leader=1), logs=(log("t", 1, log_start_offset=5, log_end_offset=90),)
+        groups=(group("g", "t", 120, reset, gone),),
+        roles=roles("t", 1, 2, leader=1),
+        logs=(log("t", 1, log_start_offset=5, log_end_offset=90),),
     )
     plan = plan_of(found, policy)
     assert files(plan)["reset-g.csv"] == f"t,0,{expected}\n"
@@ -796,7 +806,8 @@ def test_many_replicas_that_wait_for_one_thing_are_one_line_and_a_file() -> None
     (_until, line, where) = asked.reasons
     assert line == (
         "`t-0`, `t-1`, `t-2`, `t-3`, `t-4` and 29 more on broker 3: it could not be read, or is not in the input, and may hold more than "
-        "the others. Wanted: the directories of these 34 partitions on broker 3, copied again while the broker does not run."
+        "the others. Wanted: the directories of these 34 partitions on broker 3, copied again; do not stop it for that: where it runs, "
+        "from a snapshot of its disk, or by `collect`."
     )
     assert where == "All of them are in wanted.csv."
     (file,) = asked.files

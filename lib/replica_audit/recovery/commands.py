@@ -68,6 +68,10 @@ class Tools:
         every = "--describe --all" if self.version >= (2, 5) else "--describe"
         return f"kafka-configs.sh {self._at((2, 5))} {every} --entity-type topics --entity-name TOPIC"
 
+    def group_positions(self) -> str:
+        """Show where groups stand: all of them (KIP-379: 2.4), or one after the other."""
+        return f"kafka-consumer-groups.sh {SERVER} --describe {'--all-groups' if self.version >= (2, 4) else '--group GROUP'}"
+
     def brokers(self) -> str:
         """List the brokers that run."""
         return f"kafka-broker-api-versions.sh {SERVER}"

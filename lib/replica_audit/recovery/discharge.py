@@ -20,6 +20,8 @@ SAID_OF = {
     StartBecause.TORN_END: "ends in half a batch after a clean stop: what is appended behind cannot be read",
     StartBecause.DOES_NOT_LOAD: "its log is damaged",
     StartBecause.BECOMES_STRAY: "its log is set aside (-stray)",
+    StartBecause.DELETES: "a log with -delete, which the start deletes, has records that nobody else holds",
+    StartBecause.OTHERS_TRUNCATE: "it leads at once, and running followers truncate what it does not hold: elect one of those that hold it",
     StartBecause.CANNOT_FOLLOW: "never catches up",
     StartBecause.STAYS_DIVERGED: "stays diverged, and Kafka does not notice",
     StartBecause.OTHER_RECORDS: "holds other records than the leader at the same offsets",
@@ -58,6 +60,8 @@ def still_open(facts: RecoveryFacts, start: ReplicaStart, done: Done) -> Iterato
             is_done = _is_known_without_gone(facts, key)
         elif reason is StartBecause.BECOMES_STRAY:
             is_done = replica in done.copied and _is_of_an_earlier_topic(facts, replica)
+        elif reason in (StartBecause.DELETES, StartBecause.OTHERS_TRUNCATE):
+            is_done = False  # a plan copies current logs, and starts no leader that costs others their records
         elif outcome is StartOutcome.ORDER:
             is_done = key in done.led
         elif outcome is StartOutcome.COPY_FIRST:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from shlex import split
 
-from replica_audit.recovery.commands import SERVER, abort_arguments, rows_csv, script
+from replica_audit.recovery.commands import SERVER, Tools, abort_arguments, rows_csv, script
 from replica_audit.recovery.facts import RecoveryFacts, ReplicaKey
 from replica_audit.recovery.names import file_name, partition_shown, shown
 from replica_audit.recovery.steps import (
@@ -99,7 +99,8 @@ def group_resets(facts: RecoveryFacts, policy: GroupPolicy, waiting: Collection[
             refusals.append(PlanRefusal(what=f"reset group {shown(group.group_id)} on", where=(where,), why=why))
         else:
             places.setdefault(group.group_id, []).append((group.topic, group.partition, offset))
-    return PlanPart(steps=tuple(_steps(places, policy)), refusals=tuple(refusals))
+    shows = Tools.of(facts.kafka_version, facts.protocol).group_positions()
+    return PlanPart(steps=tuple(_steps(places, policy, shows)), refusals=tuple(refusals))
 
 
 def _offset(facts: RecoveryFacts, group: ConsumerImpact, policy: GroupPolicy) -> int | None:
@@ -110,11 +111,12 @@ def _offset(facts: RecoveryFacts, group: ConsumerImpact, policy: GroupPolicy) ->
         return None
     wanted = group.committed_offset
     if policy is GroupPolicy.RE_READ:
-        wanted = log.log_start_offset if group.reset_offset is None else min(group.reset_offset, group.committed_offset)
+        reset = log.log_start_offset if group.reset_offset is None else min(group.reset_offset, group.committed_offset)
+        wanted = reset if group.records_gone is None else group.committed_offset - group.records_gone
     return max(log.log_start_offset, min(wanted, log.log_end_offset))
 
 
-def _steps(places: dict[str, list[tuple[str, int, int]]], policy: GroupPolicy) -> Iterator[PlanStep]:
+def _steps(places: dict[str, list[tuple[str, int, int]]], policy: GroupPolicy, shows: str) -> Iterator[PlanStep]:
     if not places:
         return
     files = {group: f"reset-{file_name(group)}.csv" for group in sorted(places)}
@@ -125,7 +127,7 @@ def _steps(places: dict[str, list[tuple[str, int, int]]], policy: GroupPolicy) -
         ]
         for mode in ("--dry-run", "--execute")
     }
-    shows = f"kafka-consumer-groups.sh {SERVER} --describe --all-groups   # CURRENT-OFFSET is what the preview printed as NEW-OFFSET"
+    check = f"{shows}   # CURRENT-OFFSET is what the preview printed as NEW-OFFSET"
     yield PlanStep(
         stage=Stage.GROUPS,
         title=f"Reset {count(len(places), 'consumer group')}: {policy}",
@@ -136,7 +138,7 @@ def _steps(places: dict[str, list[tuple[str, int, int]]], policy: GroupPolicy) -
             f"Groups: {', '.join(shown(group) for group in list(files)[:20])}{' and more' if len(files) > 20 else ''}.",
         ),
         commands=("# stop the consumers of these groups: Kafka does not reset a group that has members", f"sh {_PREVIEW}", f"sh {_RESET}"),
-        checks=(Check(shows, Shows.RESET), Check("# start one consumer and check the first records that it reads", Shows.RESET)),
+        checks=(Check(check, Shows.RESET), Check("# start one consumer and check the first records that it reads", Shows.RESET)),
         undo="Keep what the preview printed; to go back, reset to those offsets with a file of the same form (topic,partition,offset).",
         files=(
             *(PlanFile(name=name, content=rows_csv(sorted(places[group]))) for group, name in files.items()),

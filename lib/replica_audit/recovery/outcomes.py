@@ -97,11 +97,9 @@ def _brokers(rows: AuditedRows) -> list[int]:
 def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> ReplicaStart:
     verdict = next((one for one in rows.verdicts if one.follower_id == broker), None)
     found = [one for one in rows.found if one.broker_id == broker]
-    reasons = {*_of_log(rows, broker, verdict), *_of_findings(found)}
-    if not rows.verdicts and not rows.roles and offline is None:
-        reasons.add(StartBecause.NOT_COMPARED)  # the only one in the input, and no metadata says whether there are others
+    reasons = {*_of_log(rows, broker, verdict), *_of_findings(found), *_of_deleted(rows, broker, found)}
     loss, leader_id, election = _NOTHING, _leader_of(rows, verdict), None
-    if offline is None and verdict is not None:  # else it leads, or is the only one
+    if offline is None and verdict is not None:
         is_final = _is_stopped(rows, broker) or any(one.code == PartitionCode.FETCH_FAILS_FOREVER for one in found)
         reasons |= set(_under_leader(verdict, is_final=is_final))
         loss = _cut(verdict) if _truncates_alone(verdict) or StartBecause.EMPTIES in reasons else _NOTHING
@@ -116,6 +114,8 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
             led = _without_leader(rows, broker, best, offline)
         reasons |= set(led.reasons)
         loss, election = led.loss, led.election
+    else:
+        reasons |= set(_without_verdict(rows, broker))
     reasons, loss = _once_recovered(rows, broker, found, reasons, loss)
     if StartBecause.LEADER_DAMAGED in reasons:
         reasons.discard(StartBecause.DOES_NOT_LOAD)
@@ -143,6 +143,26 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
         is_acknowledged=_is_acknowledged(found),
         lost_by_transaction=loss.by_transaction,
     )
+
+
+def _without_verdict(rows: AuditedRows, broker: int) -> Iterator[StartBecause]:
+    """What the start of a leader does, or of the only replica in the input."""
+    if not rows.verdicts and not rows.roles:
+        yield StartBecause.NOT_COMPARED  # no metadata says whether there are others
+    running = {one.broker_id for one in rows.logs if one.state == "current" and one.broker_ran}
+    losing = (one for one in rows.verdicts if one.leader_id == broker and one.follower_id in running)
+    if _is_stopped(rows, broker) and any(map(_truncates_alone, losing)):
+        yield StartBecause.OTHERS_TRUNCATE
+
+
+def _of_deleted(rows: AuditedRows, broker: int, found: Collection[FoundFinding]) -> Iterator[StartBecause]:
+    """Whether a broker that is stopped will delete, once it starts (LogManager.loadLog), what no current log holds."""
+    deleted = {
+        (one.log_dir, one.directory) for one in rows.logs if one.broker_id == broker and one.state == "deleted" and not one.broker_ran
+    }
+    held = (one for one in found if one.code == PartitionCode.STRAY_HOLDS_RECORDS and one.severity in _LOUD)
+    if any((log.log_dir, log.directory) in deleted and log.held_alone_offsets for one in held for log in one.set_aside or ()):
+        yield StartBecause.DELETES
 
 
 def _is_set_aside(found: Collection[FoundFinding]) -> bool:

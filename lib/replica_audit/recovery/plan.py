@@ -269,9 +269,11 @@ def _price_of_follower(facts: RecoveryFacts, one: ReplicaVerdict) -> str:
         return f"{how} {records_lost(row.lost_records or 0, row.lost_committed or 0) if row.lost_offsets else 'nothing that was copied'}"
     if one.divergence_offset is None:
         return f"{how} what an audit with `--what-if-leaders` says"
+    others = {role.broker_id for role in facts.replicas.get(one.key, ())} - {leader, follower}
+    rest = ", and of the other replicas what an audit with `--what-if-leaders` says" if others else ""
     if one.leader_diverged_end_offset is None or one.leader_diverged_end_offset <= one.divergence_offset:
-        return f"{how} nothing that was copied"
-    return f"{how} offsets {one.divergence_offset}..{one.leader_diverged_end_offset - 1} of broker {leader}"
+        return f"{how} nothing of broker {leader}{rest}"
+    return f"{how} offsets {one.divergence_offset}..{one.leader_diverged_end_offset - 1} of broker {leader}{rest}"
 
 
 def _still_open(facts: RecoveryFacts) -> PlanPart:

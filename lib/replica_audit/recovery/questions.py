@@ -128,7 +128,7 @@ _OF_BROKER = {
 }
 _OF_START = _OF_BROKER | {
     StartBecause.NOT_COMPARED: "it could not be compared with its leader",
-    StartBecause.NOT_READ: "it could not be read: let the audit's user read it",
+    StartBecause.NOT_READ: "it could not be read, or not to its end: the input problems say why",
     StartBecause.SHORT_COPY: "its copy ends below its own high watermark",
     StartBecause.LEADER_GUESSED: "who leads is only a guess",
     StartBecause.LEADER_DAMAGED: "it leads, and its log is damaged: keep every replica; `explain` says which copy is good",
@@ -169,13 +169,14 @@ def _of_verdict(facts: RecoveryFacts, verdict: ReplicaVerdict) -> Iterator[_Aske
         elif replica in facts.had_a_tail:
             yield replica, _copy_again(replica), "an earlier run found records in it that its leader does not hold"
         elif replica in facts.not_read:
-            yield replica, _copy_again(replica), "a file of it could not be read: let the audit's user read it"
+            yield replica, _copy_again(replica), "a file of it could not be read, or not to its end: the input problems say why"
         elif log is None or (log.corrected_checkpoint is None and not log.batch_count):
             yield replica, _copy_again(replica), "nothing of it could be read: perhaps only the copy is broken"
 
 
 def _copy_again(replica: ReplicaKey) -> _Wanted:
-    return _Wanted(f" on broker {replica[2]}, copied again while the broker does not run", of=("the directory of", "the directories of"))
+    how = "copied again; do not stop it for that: where it runs, from a snapshot of its disk, or by `collect`"
+    return _Wanted(f" on broker {replica[2]}, {how}", of=("the directory of", "the directories of"))
 
 
 def asking(asked: Sequence[Question]) -> Iterator[PlanStep]:

@@ -37,6 +37,8 @@ class StartBecause(StrEnum):
     TRUNCATES = "truncates"
     RECOVERY_TRUNCATES = "recovery-truncates"
     SETS_ASIDE = "sets-aside-the-only-copy"
+    DELETES = "deletes-the-only-copy"
+    OTHERS_TRUNCATE = "others-truncate"
     # repair-first
     TORN_END = "torn-end"
     DOES_NOT_LOAD = "does-not-load"
@@ -62,6 +64,8 @@ OUTCOME_OF: Mapping[StartBecause, StartOutcome] = {
     StartBecause.TRUNCATES: StartOutcome.COPY_FIRST,
     StartBecause.RECOVERY_TRUNCATES: StartOutcome.COPY_FIRST,
     StartBecause.SETS_ASIDE: StartOutcome.COPY_FIRST,
+    StartBecause.DELETES: StartOutcome.COPY_FIRST,
+    StartBecause.OTHERS_TRUNCATE: StartOutcome.COPY_FIRST,
     StartBecause.TORN_END: StartOutcome.REPAIR_FIRST,
     StartBecause.DOES_NOT_LOAD: StartOutcome.REPAIR_FIRST,
     StartBecause.BECOMES_STRAY: StartOutcome.REPAIR_FIRST,
@@ -99,7 +103,8 @@ class ReplicaStart:
     because: Annotated[
         tuple[str, ...],
         "every reason, the worst first: another-leader-loses-less (order); truncates, recovery-truncates, empties-its-log (it ends below "
-        "the leader's log start), sets-aside-the-only-copy (copy-first); torn-end, does-not-load, becomes-stray, cannot-follow, "
+        "the leader's log start), sets-aside-the-only-copy, deletes-the-only-copy (a log with -delete), others-truncate (it leads at once, "
+        "and running followers truncate) (copy-first); torn-end, does-not-load, becomes-stray, cannot-follow, "
         "stays-diverged, other-records-than-the-leader (repair-first); not-compared, not-read, short-copy, leader-guessed, "
         "leader-damaged, may-become-stray, election-unknown, missing-from-the-input (unknown)",
     ]

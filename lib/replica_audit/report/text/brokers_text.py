@@ -31,6 +31,8 @@ _SAYS: dict[StartBecause, str] = {
     StartBecause.DOES_NOT_LOAD: "{n} {log} {is_} damaged",
     StartBecause.BECOMES_STRAY: "sets {n} {log} aside (-stray) and goes on without {it}",
     StartBecause.SETS_ASIDE: "nobody else holds all records of {n} of them",
+    StartBecause.DELETES: "deletes {n} {log} (-delete) with records that nobody else holds",
+    StartBecause.OTHERS_TRUNCATE: "leads {n} {partition} at once, and running followers truncate what it lacks: elect one of them first",
     StartBecause.CANNOT_FOLLOW: "{n} {follower} never {catch} up",
     StartBecause.STAYS_DIVERGED: "{n} {follower} {stay} diverged, and Kafka does not notice",
     StartBecause.OTHER_RECORDS: "{n} {replica} {hold} other records than the leader at the same offsets",
