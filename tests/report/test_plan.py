@@ -23,7 +23,7 @@ from replica_audit.recovery.commands import rows_csv, table_csv
 from replica_audit.recovery.document import render_plan
 from replica_audit.recovery.facts import RecoveryFacts
 from replica_audit.recovery.names import file_name
-from replica_audit.recovery.steps import GroupPolicy, Plan, Stage
+from replica_audit.recovery.steps import GroupPolicy, Plan, Stage, StartBroker
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import due_of
 from replica_audit.rows.codes import Cause
@@ -847,3 +847,15 @@ def test_who_only_has_to_give_something_types_no_address() -> None:
     text = render_plan(replace(plan, steps=(only,), presumptions=()))
     assert "## Step 1: Give what is missing" in text
     assert "export BOOTSTRAP" not in text
+
+
+@pytest.mark.parametrize("leader_ran", [True, False])
+def test_a_leader_that_is_stopped_starts_before_those_that_follow_it(leader_ran: bool) -> None:
+    """Else the controller may elect a follower, where unclean elections are allowed, and the leader truncates instead."""
+    found = facts(
+        verdicts=(verdict("t", 1, "stale_tail", leader_id=2, truncation_offset=10, removed_records=5, divergence_offset=10),),
+        roles=roles("t", 1, 2, leader=2, isr=(2,)),
+        logs=(log("t", 1, broker_ran=False), log("t", 2, broker_ran=leader_ran)),
+    )
+    started = [action.broker_id for step in plan_of(found, RE_READ).steps for action in step.actions if isinstance(action, StartBroker)]
+    assert started == ([1] if leader_ran else [2, 1])

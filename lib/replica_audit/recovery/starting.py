@@ -92,8 +92,10 @@ def starts(facts: RecoveryFacts, waiting: frozenset[ReplicaKey], rebuilt: Collec
     others = {broker for broker in assigned | cut if facts.is_stopped(broker) is not False} | stopped
     repaired = {*corrected, *(broker for *_key, broker in torn)}
     wanted = {*order.brokers, *others, *repaired} - facts.gone - blocked
+    leading = _stopped_leaders(facts, wanted) - facts.gone - blocked
+    wanted |= leading
     made = _Maker(facts, order, corrected, torn, tools)
-    first, last = _sequence(facts, order, corrected, wanted, repaired)
+    first, last = _sequence(facts, order, corrected, wanted, repaired | leading)
     steps = [made.one(broker) for broker in first]
     if last:
         steps.append(made.several(last))
@@ -105,6 +107,12 @@ def starts(facts: RecoveryFacts, waiting: frozenset[ReplicaKey], rebuilt: Collec
             {*(key_of(one.partition) for one in order.crossed), *(key_of(one.partition) for one in _second_best(order)), *made.crossed}
         ),
     )
+
+
+def _stopped_leaders(facts: RecoveryFacts, followers: Collection[int]) -> set[int]:
+    """Brokers that are stopped, and lead partitions of the others by the metadata: they start first, or others are elected instead."""
+    led = {role.leader_id for broker in followers for key in facts.partitions_on.get(broker, ()) for role in facts.replicas[key]}
+    return {broker for broker in led if broker >= 0 and facts.is_stopped(broker)}
 
 
 def _cut_when_started(facts: RecoveryFacts) -> Iterator[ReplicaKey]:
@@ -135,8 +143,10 @@ def _sequence(
     """The brokers with a step of their own in order, and those that are started last, together."""
     later = {broker for *_key, broker in facts.healed_by_leader}  # their leaders have the right file when they start
 
-    def place(broker: int) -> tuple[bool, int, int]:
-        return broker in later, _follows(corrected.get(broker, ())), broker
+    leading = _stopped_leaders(facts, wanted)
+
+    def place(broker: int) -> tuple[bool, bool, int, int]:
+        return broker in later, broker not in leading, _follows(corrected.get(broker, ())), broker
 
     elected = [broker for broker in order.brokers if broker in wanted]
     rivals = {rival for one in order.leaders for rival in one.rivals}
@@ -260,11 +270,18 @@ class _Maker:
             unclean = sum(one.choice.election != ElectionType.CLEAN for one in rows)
             how = "cleanly" if not unclean else "by an unclean election" if unclean == len(rows) else f"{unclean} by an unclean election"
             does.append(f"leads {count(len(rows), 'partition')} ({how}); {total_price(self.facts, rows)}")
+        elif led := self._led_again(broker):
+            does.append(f"leads {count(led, 'partition')}, as before")
         own = [one for one in removals if one.replica[2] == broker]
         if own:
             does.append(f"truncates {_records(own)}, copied in step 1")
         start = "Start" if self.facts.is_stopped(broker) or not (logs or torn) else "Restart"
         return f"{start} broker {broker}: {'; '.join(does) or 'it follows its leaders'}"
+
+    def _led_again(self, broker: int) -> int:
+        """How many partitions a broker leads by the metadata, which is stopped."""
+        keys = self.facts.partitions_on.get(broker, ()) if self.facts.is_stopped(broker) else ()
+        return sum(self.facts.replicas[key][0].leader_id == broker for key in keys)
 
     def _caution(self, broker: int, rows: Sequence[PlannedLeader]) -> Iterator[str]:
         crashed = [one for one in rows if one.choice.in_elr and not one.choice.in_isr and one.choice.stopped_cleanly is False]
