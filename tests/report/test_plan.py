@@ -32,6 +32,7 @@ from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.pair_structs import RecordsByTransaction
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.replicas import CorrectedLine, FollowerOnceCorrected, ReplicaLog, ReplicaRole
+from replica_audit.rows.starts import BrokerStart
 from replica_audit.rows.transactions import OpenTransactionRow
 from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
 from tests.support.rows import sparse
@@ -855,7 +856,10 @@ def test_a_leader_that_is_stopped_starts_before_those_that_follow_it(leader_ran:
     found = facts(
         verdicts=(verdict("t", 1, "stale_tail", leader_id=2, truncation_offset=10, removed_records=5, divergence_offset=10),),
         roles=roles("t", 1, 2, leader=2, isr=(2,)),
-        logs=(log("t", 1, broker_ran=False), log("t", 2, broker_ran=leader_ran)),
+        logs=(log("t", 1), log("t", 2)),
+        broker_starts=tuple(
+            sparse(BrokerStart, broker_id=broker, runs=ran, outcome="safe", because={}) for broker, ran in ((1, False), (2, leader_ran))
+        ),
     )
-    started = [action.broker_id for step in plan_of(found, RE_READ).steps for action in step.actions if isinstance(action, StartBroker)]
+    started = [action.broker for step in plan_of(found, RE_READ).steps for action in step.actions if isinstance(action, StartBroker)]
     assert started == ([1] if leader_ran else [2, 1])
