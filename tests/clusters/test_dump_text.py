@@ -12,6 +12,7 @@ import pytest
 
 from replica_audit.config import Settings
 from tests.clusters.test_scenarios import ROOT, SAMPLE, SHARED, SHARED_SCENARIOS
+from tests.collect.test_same_rows import without_bytes
 from tests.support import in_process
 
 DUMPS = ROOT / "tests" / "data" / "dump-log"
@@ -26,7 +27,7 @@ TABLES = (
     "replica_verdicts",
     "input_errors",
 )
-# what names the file, or the position in it
+# what names the file, or the position in it; `without_bytes`: what takes records, as the ends of transactions do
 OF_THE_FILE = ("source", "evidence", "rests_on", "path", "kind", "line", "mismatch")  # a text holds no records to look at
 
 
@@ -49,7 +50,7 @@ def _with_text(root: Path, texts: Path, to: Path) -> int:
 
 def _rows(tables: dict[str, list[dict[str, Any]]], table: str, root: Path) -> Counter[str]:
     rows = [row for row in tables[table] if row.get("topic") != "__cluster_metadata"]
-    bare = ({key: value for key, value in row.items() if key not in OF_THE_FILE} for row in rows)
+    bare = ({key: without_bytes(key, value) for key, value in row.items() if key not in OF_THE_FILE} for row in rows)
     return Counter(json.dumps(row, sort_keys=True, default=str).replace(str(root), "ROOT") for row in bare)
 
 

@@ -362,7 +362,7 @@ class TestExitCodes:
         }
         assert rows[str(checkpoint)]["byte_offset"] == 128
         assert all(row["remedy"] for row in rows.values())
-        assert all(path in out for path in rows)
+        assert all(path in "".join(out.split()) for path in rows), "a long path is broken between its parts"
         assert len(read(tmp_path / "warehouse", REPLICA_VERDICTS)) == 3
 
     def test_a_run_that_reads_nothing_is_2_and_never_the_latest(

@@ -64,13 +64,13 @@ def _damaged() -> dict[str, tuple[bytes | None, str]]:
 
 
 @pytest.mark.parametrize("name", list(_damaged()))
-def test_the_lines_that_the_broker_had_written_are_printed(name: str, tmp_path: Path) -> None:
+def test_the_lines_that_the_broker_had_written_are_told(name: str, tmp_path: Path) -> None:
     content, code = _damaged()[name]
     log, problems = _audited(tmp_path, content)
     assert log["corrected_checkpoint"] == _of(_right()).decode()
     assert {problem["code"] for problem in problems} == {code}
     for problem in problems:
-        for part in ("stop the broker", f"'{_right()[-1]}' > {EPOCH_CHECKPOINT} in ledger-0", "follow from the replica's batches", NEVER):
+        for part in ("while the broker is stopped", "the plan (--plan DIR) writes", f"'{_right()[-1]}'", "the replica's batches", NEVER):
             assert part in problem["remedy"]
 
 
