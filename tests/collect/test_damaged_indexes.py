@@ -48,7 +48,9 @@ def test_a_flipped_byte(collection: Path) -> None:
     tables = in_process.audit_cluster(collection, anew=True)[0]
     (row,) = [row for row in of_partition(tables["replica_verdicts"]) if row["follower_id"] == 1]
     told = {name for name in row if row[name] != sound[name]}
-    assert told <= {*REMOVED, "first_removed_timestamp_ms", "last_removed_timestamp_ms"}, "what offsets and epochs decide stays"
+    assert told <= {*REMOVED, "lost_by_transaction", "first_removed_timestamp_ms", "last_removed_timestamp_ms"}, (
+        "what offsets and epochs decide stays"
+    )
     assert [row[name] for name in REMOVED] == [None] * len(REMOVED)
     (problem,) = tables["input_errors"]
     assert (problem["code"], problem["path"], problem["broker_id"]) == ("incomplete-collection", str(index), 1)
@@ -64,7 +66,7 @@ def test_what_is_not_known_is_not_told_as_nothing(collection: Path, capsys: pyte
         log.unlink()
     assert cli.main(["triage", "--input", str(collection)]) == 1
     told = " ".join(capsys.readouterr().out.split())
-    assert "truncates at least 22 records (42 committed) of 3 partitions" in told
+    assert "truncates at least 22 records (42 offsets committed) of 3 partitions" in told
     assert "billing-0 2>1 10 10 ? records, 20 offsets committed" in told
 
 
