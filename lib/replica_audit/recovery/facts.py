@@ -218,7 +218,7 @@ class RecoveryFacts:
     @cached_property
     def lost_at_start(self) -> frozenset[ReplicaKey]:
         """Replicas of which recovery truncates, or their broker sets aside, what nobody else holds."""
-        reasons = {StartBecause.RECOVERY_TRUNCATES, StartBecause.SETS_ASIDE, StartBecause.BECOMES_STRAY}
+        reasons = {StartBecause.RECOVERY_TRUNCATES, StartBecause.SETS_ASIDE, StartBecause.BECOMES_STRAY, StartBecause.TRUNCATES}
         return frozenset((one.topic, one.partition, one.broker_id) for one in self.starts if reasons & {*one.because})
 
     @cached_property
