@@ -256,7 +256,7 @@ def test_a_plan_with_a_defect_is_refused_and_says_what_to_do_meanwhile(
     with pytest.raises(PlanDefectError, match=r"step 1 \(A step\): t-0 on broker 2 truncates 5 records") as refused:
         refuse_defects(CUT, plan(step(RUNS, StartBroker(2))))
     assert refused.value.exit_code == 2
-    monkeypatch.setattr(recovery_plan, "group_resets", lambda facts, policy, waiting: PlanPart())
+    monkeypatch.setattr(recovery_plan, "group_resets", lambda facts, policy, tools, waiting: PlanPart())
     assert cli.main(["triage", "--input", str(LOSS), "--plan", str(tmp_path / "plan")]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "followed to its end (rule 7)" in said and "it does not say what becomes of group" in said

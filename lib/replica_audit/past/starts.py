@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit.errors import UsageError
-from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
 from replica_audit.model.problem_codes import NOT_READ_WHOLE
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.past.run import PastRun, counted
 from replica_audit.protocol.verdict.partition_findings import ElectionType
+from replica_audit.recovery.outcomes import GARBLED_TABLE
 from replica_audit.report.facts.run_report import BrokerAnswer
 from replica_audit.rows import BROKER_STARTS, INPUT_ERRORS, REPLICA_LOGS, REPLICA_STARTS
 from replica_audit.rows.columns import hints_of
@@ -121,7 +121,8 @@ def _held(tables: ArrowTables, run_id: str) -> dict[Broker, tuple[int, bool | No
 
 
 def _unread(tables: ArrowTables, run_id: str) -> Counter[Broker]:
-    is_table = (ds.field("code") == "malformed") & ds.field("kind").isin([EPOCH_CHECKPOINT])  # of one replica, which does not load
+    code, kind = GARBLED_TABLE
+    is_table = (ds.field("code") == code) & ds.field("kind").isin([kind])  # never null, unlike `==`
     is_unread = ds.field("code").isin(sorted(NOT_READ_WHOLE - _OF_LOGS)) & ds.field("broker_id").is_valid() & ~is_table
     return counted(tables.of_table(INPUT_ERRORS, _BROKER, is_unread, run_id=run_id), _BROKER)
 

@@ -16,17 +16,6 @@ from replica_audit.rows.starts import OUTCOME_OF, ReplicaStart, StartBecause, St
 
 OF_BROKERS = (StartBecause.COPIED_TWICE, StartBecause.NOT_READ, StartBecause.MISSING)
 """Reasons that may be those of a broker as a whole."""
-SAID_OF = {
-    StartBecause.TORN_END: "ends in half a batch after a clean stop: what is appended behind cannot be read",
-    StartBecause.DOES_NOT_LOAD: "its log is damaged",
-    StartBecause.BECOMES_STRAY: "its log is set aside (-stray)",
-    StartBecause.DELETES: "a log with -delete, which the start deletes, has records that nobody else holds",
-    StartBecause.OTHERS_TRUNCATE: "it leads at once, and running followers truncate what it does not hold: elect one of those that hold it",
-    StartBecause.CANNOT_FOLLOW: "never catches up",
-    StartBecause.STAYS_DIVERGED: "stays diverged, and Kafka does not notice",
-    StartBecause.OTHER_RECORDS: "holds other records than the leader at the same offsets",
-}
-"""What is said of a replica that has to be repaired first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,12 @@ from dataclasses import replace
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey
 from replica_audit.recovery.gone import brokers_shown, said_of_gone, unknown_of_gone
-from replica_audit.recovery.names import partition_shown
+from replica_audit.recovery.names import partition_shown, some
 from replica_audit.recovery.start_order import CrossedLeader, PlannedLeader, StartOrder, start_order
 from replica_audit.recovery.steps import PlanRefusal
 from replica_audit.rows.findings import ElectionChoice, RunFinding
 from replica_audit.words import count
 
-_NAMED = 5
 MOST = 20  # partitions named in a step; all are in its file
 
 
@@ -157,8 +156,7 @@ def why_elected(facts: RecoveryFacts, rows: Sequence[PlannedLeader]) -> Iterator
     if len(rest) > MOST:
         yield f"and {len(rest) - MOST} more partitions."
     if harmless:
-        more = f" and {len(harmless) - _NAMED} more" if len(harmless) > _NAMED else ""
-        yield f"{', '.join(name_of(row.partition) for row in harmless[:_NAMED])}{more}: nothing is lost, whoever leads."
+        yield f"{some([name_of(row.partition) for row in harmless])}: nothing is lost, whoever leads."
 
 
 def _loses_nothing(facts: RecoveryFacts, row: PlannedLeader) -> bool:

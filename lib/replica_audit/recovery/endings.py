@@ -80,7 +80,7 @@ def transactions(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> PlanP
     return PlanPart(steps=(step,), refusals=tuple(refusals))
 
 
-def group_resets(facts: RecoveryFacts, policy: GroupPolicy, waiting: Collection[ReplicaKey] = ()) -> PlanPart:
+def group_resets(facts: RecoveryFacts, policy: GroupPolicy, tools: Tools, waiting: Collection[ReplicaKey] = ()) -> PlanPart:
     """One step with a file for each group; positions of partitions that nobody leads, or that wait for an answer, are refused."""
     keys = {replica[:2] for replica in waiting}
     places: dict[str, list[tuple[str, int, int]]] = {}
@@ -99,8 +99,7 @@ def group_resets(facts: RecoveryFacts, policy: GroupPolicy, waiting: Collection[
             refusals.append(PlanRefusal(what=f"reset group {shown(group.group_id)} on", where=(where,), why=why))
         else:
             places.setdefault(group.group_id, []).append((group.topic, group.partition, offset))
-    shows = Tools.of(facts.kafka_version, facts.protocol).group_positions()
-    return PlanPart(steps=tuple(_steps(places, policy, shows)), refusals=tuple(refusals))
+    return PlanPart(steps=tuple(_steps(places, policy, tools)), refusals=tuple(refusals))
 
 
 def _offset(facts: RecoveryFacts, group: ConsumerImpact, policy: GroupPolicy) -> int | None:
@@ -116,7 +115,7 @@ def _offset(facts: RecoveryFacts, group: ConsumerImpact, policy: GroupPolicy) ->
     return max(log.log_start_offset, min(wanted, log.log_end_offset))
 
 
-def _steps(places: dict[str, list[tuple[str, int, int]]], policy: GroupPolicy, shows: str) -> Iterator[PlanStep]:
+def _steps(places: dict[str, list[tuple[str, int, int]]], policy: GroupPolicy, tools: Tools) -> Iterator[PlanStep]:
     if not places:
         return
     files = {group: f"reset-{file_name(group)}.csv" for group in sorted(places)}
@@ -127,7 +126,7 @@ def _steps(places: dict[str, list[tuple[str, int, int]]], policy: GroupPolicy, s
         ]
         for mode in ("--dry-run", "--execute")
     }
-    check = f"{shows}   # CURRENT-OFFSET is what the preview printed as NEW-OFFSET"
+    shows = f"{tools.group_positions()}   # CURRENT-OFFSET is what the preview printed as NEW-OFFSET"
     yield PlanStep(
         stage=Stage.GROUPS,
         title=f"Reset {count(len(places), 'consumer group')}: {policy}",
@@ -138,7 +137,7 @@ def _steps(places: dict[str, list[tuple[str, int, int]]], policy: GroupPolicy, s
             f"Groups: {', '.join(shown(group) for group in list(files)[:20])}{' and more' if len(files) > 20 else ''}.",
         ),
         commands=("# stop the consumers of these groups: Kafka does not reset a group that has members", f"sh {_PREVIEW}", f"sh {_RESET}"),
-        checks=(Check(check, Shows.RESET), Check("# start one consumer and check the first records that it reads", Shows.RESET)),
+        checks=(Check(shows, Shows.RESET), Check("# start one consumer and check the first records that it reads", Shows.RESET)),
         undo="Keep what the preview printed; to go back, reset to those offsets with a file of the same form (topic,partition,offset).",
         files=(
             *(PlanFile(name=name, content=rows_csv(sorted(places[group]))) for group, name in files.items()),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from hashlib import sha256
 from urllib.parse import quote as percent_encoded
 
 from replica_audit.errors import visible
 
 _MARKDOWN = re.compile(r"[\\`<\[*_|]")
+SOME = 5  # of several places, those that a sentence names
 _LONGEST = 120  # a name of 255 bytes is what file systems take; others are put before and behind it
 
 
@@ -28,6 +30,11 @@ def shown(name: str) -> str:
 def partition_shown(topic: str, partition: int) -> str:
     """A partition in a sentence of Markdown."""
     return shown(f"{topic}-{partition}")
+
+
+def some(names: Sequence[str]) -> str:
+    """The first few of several places, and how many more there are."""
+    return f"{', '.join(names[:SOME])}{f' and {len(names) - SOME} more' if len(names) > SOME else ''}"
 
 
 def plain(text: str) -> str:

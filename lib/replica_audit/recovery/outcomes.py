@@ -40,6 +40,8 @@ _OF_FINDINGS: Mapping[str, StartBecause] = {
     PartitionCode.ENDS_BELOW_HIGH_WATERMARK: StartBecause.SHORT_COPY,
     PartitionCode.FETCH_FAILS_FOREVER: StartBecause.CANNOT_FOLLOW,
 }
+GARBLED_TABLE = ("malformed", EPOCH_CHECKPOINT)
+"""Code and kind of the problem of a leader-epoch-checkpoint that a broker cannot load: one replica is broken, and nothing is unread."""
 _LOUD = (Severity.CRITICAL, Severity.ERROR)
 _CLEAN = (Verdict.IDENTICAL, Verdict.LAGGING, Verdict.CONSISTENT)
 
@@ -221,7 +223,7 @@ def _of_log(rows: AuditedRows, broker: int, verdict: ReplicaVerdict | None) -> I
 
 def _is_unread(problem: ReportedProblem) -> bool:
     """Whether a file was not read; of a table that is garbled it is known what its broker does: it does not load the log."""
-    return problem.code in NOT_READ_WHOLE and (problem.code, problem.kind) != ("malformed", EPOCH_CHECKPOINT)
+    return problem.code in NOT_READ_WHOLE and (problem.code, problem.kind) != GARBLED_TABLE
 
 
 def _of_findings(found: Collection[FoundFinding]) -> Iterator[StartBecause]:

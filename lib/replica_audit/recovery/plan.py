@@ -7,16 +7,17 @@ from dataclasses import replace
 
 from replica_audit.program import command_line
 from replica_audit.recovery.commands import Tools, election_json, table_csv
-from replica_audit.recovery.discharge import SAID_OF, open_by_facts, unknown_brokers
+from replica_audit.recovery.discharge import open_by_facts, unknown_brokers
 from replica_audit.recovery.elections import leaders_by_plan, records_lost
 from replica_audit.recovery.endings import group_resets, transactions
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, known_cut, will_be_cut
 from replica_audit.recovery.gone import brokers_shown
 from replica_audit.recovery.invariants import refuse_defects
-from replica_audit.recovery.names import partition_shown
+from replica_audit.recovery.names import partition_shown, some
 from replica_audit.recovery.questions import asking, questions, questions_about_brokers
 from replica_audit.recovery.rebuilds import rebuild_steps, rebuilds
 from replica_audit.recovery.replacing import replacing
+from replica_audit.recovery.start_text import SAID_OF
 from replica_audit.recovery.starting import corrections, starts
 from replica_audit.recovery.state import Removal, apply, first_state
 from replica_audit.recovery.steps import (
@@ -41,7 +42,7 @@ from replica_audit.rows.starts import OUTCOME_OF, StartOutcome
 from replica_audit.words import count
 
 FILE = "save-first.csv"
-_NAMED, _MOST = 5, 20
+_MOST = 20
 
 
 def plan_of(facts: RecoveryFacts, policy: GroupPolicy, decisions: Sequence[str] = ()) -> Plan:
@@ -62,7 +63,7 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy, decisions: Sequence[str] 
         replaced,
         rebuild_steps(facts, rebuilt, tools),
         PlanPart(refusals=(*not_started, *not_rebuilt)),
-        group_resets(facts, policy, waiting),
+        group_resets(facts, policy, tools, waiting),
         _still_open(facts),
     ]
     parts.append(_preferred(facts, tools, waiting, away=frozenset() if replaced.steps else facts.gone))
@@ -210,12 +211,8 @@ def _more_once_corrected(facts: RecoveryFacts) -> Iterator[str]:
     if found:
         yield (
             "With the leader-epoch-checkpoints that this plan corrects, these replicas truncate elsewhere than they do now, and a salvage "
-            f"of this run lacks what lies between: keep the copies of their directories ({_some(found)})."
+            f"of this run lacks what lies between: keep the copies of their directories ({some(found)})."
         )
-
-
-def _some(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''}"
 
 
 def _copies(lost: Collection[int]) -> Iterator[str]:

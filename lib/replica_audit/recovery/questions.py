@@ -13,7 +13,7 @@ from replica_audit.recovery.commands import table_csv
 from replica_audit.recovery.discharge import open_by_facts, unknown_brokers
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, known_cut
 from replica_audit.recovery.gone import brokers_shown
-from replica_audit.recovery.names import partition_shown, plain
+from replica_audit.recovery.names import SOME, partition_shown, plain, some
 from replica_audit.recovery.steps import AskForInput, Check, PlanFile, PlanStep, Shows, Stage
 from replica_audit.rows.codes import Cause
 from replica_audit.rows.pairs import ReplicaVerdict
@@ -21,7 +21,7 @@ from replica_audit.rows.starts import OUTCOME_OF, StartBecause, StartOutcome
 from replica_audit.words import count
 
 FILE = "wanted.csv"
-_NAMED, _MOST = 5, 20
+_MOST = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ def asking(asked: Sequence[Question]) -> Iterator[PlanStep]:
         return
     keys = {replica[:2] for one in asked for replica in one.replicas}
     brokers = sorted({replica[2] for one in asked for replica in one.replicas} | {broker for one in asked for broker in one.brokers})
-    is_short = len(asked) > _MOST or any(len(one.replicas) > _NAMED for one in asked)
+    is_short = len(asked) > _MOST or any(len(one.replicas) > SOME for one in asked)
     yield PlanStep(
         stage=Stage.ASK,
         title=f"Give what is missing of {count(len(keys), 'partition') if keys else brokers_shown(brokers)}, then plan again",
@@ -208,11 +208,9 @@ def _shown(one: Question) -> str:
     brokers = {broker for *_key, broker in one.replicas}
     if not brokers:
         return brokers_shown(one.brokers)
-    more = f" and {len(one.replicas) - _NAMED} more" if len(one.replicas) > _NAMED else ""
-    first = one.replicas[:_NAMED]
     if len(brokers) > 1:
-        return ", ".join(f"{partition_shown(topic, partition)} on broker {broker}" for topic, partition, broker in first) + more
-    return f"{', '.join(partition_shown(topic, partition) for topic, partition, _broker in first)}{more} on {brokers_shown(brokers)}"
+        return some([f"{partition_shown(topic, partition)} on broker {broker}" for topic, partition, broker in one.replicas])
+    return f"{some([partition_shown(topic, partition) for topic, partition, _broker in one.replicas])} on {brokers_shown(brokers)}"
 
 
 def _csv(asked: Sequence[Question]) -> str:

@@ -23,9 +23,9 @@ from replica_audit.recovery.elections import (
 )
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, known_cut
 from replica_audit.recovery.gone import brokers_shown
-from replica_audit.recovery.lost_text import lost_text
 from replica_audit.recovery.names import file_name, partition_shown, shown
 from replica_audit.recovery.start_order import PlannedLeader, StartOrder, price_of
+from replica_audit.recovery.start_text import lost_text
 from replica_audit.recovery.state import Leads, Removal, State, apply, first_state
 from replica_audit.recovery.steps import (
     Action,

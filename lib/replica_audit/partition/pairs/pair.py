@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -398,7 +399,7 @@ def removed(measured: Measured) -> tuple[int, int, int] | tuple[None, None, None
 
 
 class Lost(NamedTuple):
-    """What a follower loses and its leader does not hold; null where the batches could not be read again, `by_transaction` of nothing."""
+    """What a follower loses and its leader does not hold; None where batches could not be read again, `by_transaction` also of nothing."""
 
     offsets: int | None
     records: int | None
@@ -407,20 +408,17 @@ class Lost(NamedTuple):
 
 
 def lost(follower: Side, measured: Measured) -> Lost:
-    """What goes that the leader does not hold in the same epochs: of a batch that it holds in part as many records as offsets."""
+    """What goes that the leader does not hold in the same epochs. Of a batch that it holds in part as many records count as offsets."""
     offsets, records, size = removed(measured)
-    held, spans = measured.comparison.held_by_the_leader, measured.comparison.lost_spans
-    end_offset = follower.replica.log.log_end_offset
     if offsets is None or records is None or measured.removal is None:
         return Lost(offsets, records, size)
-    everything = [Span(UNDEFINED_EPOCH, measured.removal.physical_offset, end_offset)]
-    if not held:
-        return Lost(offsets, records, size, lost_by_transaction(follower.loaded, everything, end_offset, records))
-    if not spans:
+    held, left = measured.comparison.held_by_the_leader, measured.comparison.lost_spans
+    if held and not left:
         return Lost(0, 0, 0)
-    try:
-        some, some_size = measure_loss(follower.loaded.batches_from(spans[0].first_offset), spans)
-    except UnreadBatchesError:  # gone since the cut was measured
-        return Lost(offsets, records, size, lost_by_transaction(follower.loaded, everything, end_offset, records))
-    left = offsets - covered((span.first_offset, span.end_offset) for span in held)
-    return Lost(left, some, some_size, lost_by_transaction(follower.loaded, spans, end_offset, some))
+    end_offset = follower.replica.log.log_end_offset
+    spans = [Span(UNDEFINED_EPOCH, measured.removal.physical_offset, end_offset)]
+    if held:
+        with suppress(UnreadBatchesError):  # gone since the cut was measured: all that goes counts
+            records, size = measure_loss(follower.loaded.batches_from(left[0].first_offset), left)
+            offsets, spans = offsets - covered((span.first_offset, span.end_offset) for span in held), left
+    return Lost(offsets, records, size, lost_by_transaction(follower.loaded, spans, end_offset, records))

@@ -87,12 +87,14 @@ def load_all(
         return one.is_compared and changes(one.broker_id, one.files)
 
     def copied(broker: int, files: ReplicaFiles) -> ReplicaFiles:
-        newest = _newest(scans[broker, files.log_dir, files.directory])
-        files = _as_of_its_log(files, newest)
+        of_replica = scans[broker, files.log_dir, files.directory]
+        if files.clean_shutdown and files.captured_at_ms is None:
+            files = _as_of_its_log(files, _newest(of_replica))
         if has_table is not None:
-            files = _if_used(files, newest, has_table)
+            files = _if_used(files, _newest(of_replica), has_table)
         if files.checkpoint_state != "missing" or not is_compared(files) or not (changes(broker, files) and may_have_run(broker, files)):
             return files
+        newest = _newest(of_replica)
         has_epochs = newest is not None and newest.leader_epoch >= 0
         return _without_table(files, runs=alive(broker, files) is True) if has_epochs else files
 
@@ -112,15 +114,15 @@ def _newest(scans: Iterable[ScannedSegment]) -> BatchRun | None:
 
 
 def _as_of_its_log(files: ReplicaFiles, newest: BatchRun | None) -> ReplicaFiles:
-    """The files of a replica; without the marker of a clean stop where checkpoints and snapshots show that its log was copied before.
+    """The files of a replica with the marker of a clean stop; without it where checkpoints and snapshots show that the log is of before.
 
     Source: UnifiedLog.close, 1.1 to 4.3: a clean stop writes a producer snapshot at the log end. Where older ones alone lie in the
     directory, a checkpoint beyond the log end was copied after the broker had gone on, and no record is missing for it.
     """
     snapshots = _offsets_of(name for name in files.producer_files if name.endswith(SNAPSHOT))
-    reached = max(files.high_watermark or 0, files.recovery_point or 0)
-    if not files.clean_shutdown or files.captured_at_ms is not None or newest is None or not snapshots:
+    if newest is None or not snapshots:
         return files
+    reached = max(files.high_watermark or 0, files.recovery_point or 0)
     went_on = max(snapshots) <= newest.last_offset < reached - 1
     return replace(files, clean_shutdown=False, in_use=True) if went_on else files
 

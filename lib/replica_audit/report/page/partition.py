@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from replica_audit.program import option, program
-from replica_audit.recovery.lost_text import of_transactions
+from replica_audit.recovery.start_text import of_transactions
 from replica_audit.report.advice.damage_remedies import good_copies, what_is_wrong
 from replica_audit.report.advice.remedies import steps
 from replica_audit.report.facts.explanation import Explained, Explanation

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from replica_audit.errors import visible
 from replica_audit.program import option
 from replica_audit.protocol.verdict.partition_findings import ElectionType
-from replica_audit.recovery.discharge import SAID_OF
-from replica_audit.recovery.lost_text import lost_text
+from replica_audit.recovery.start_text import SAID_OF, lost_text
 from replica_audit.report.facts.run_report import BrokerAnswer
 from replica_audit.report.layout.paragraphs import paragraph
 from replica_audit.rows.starts import OUTCOME_OF, BrokerStart, ReplicaStart, StartBecause, StartOutcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.recovery.lost_text import of_transactions
+from replica_audit.recovery.start_text import of_transactions
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.advice.remedies import steps
 from replica_audit.report.facts.due_facts import due_of

@@ -1,4 +1,4 @@
-"""Records that a start removes in words: how many, which of them were committed, and how their transactions ended."""
+"""What a start does to a replica, in words: why it is not safe, and which records it removes, by commitment and transaction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,20 @@ from collections.abc import Iterator
 
 from replica_audit.rows.pair_structs import RecordsByTransaction
 from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.starts import StartBecause
 from replica_audit.words import count
+
+SAID_OF = {
+    StartBecause.TORN_END: "ends in half a batch after a clean stop: what is appended behind cannot be read",
+    StartBecause.DOES_NOT_LOAD: "its log is damaged",
+    StartBecause.BECOMES_STRAY: "its log is set aside (-stray)",
+    StartBecause.DELETES: "a log with -delete, which the start deletes, has records that nobody else holds",
+    StartBecause.OTHERS_TRUNCATE: "it leads at once, and running followers truncate what it does not hold: elect one of those that hold it",
+    StartBecause.CANNOT_FOLLOW: "never catches up",
+    StartBecause.STAYS_DIVERGED: "stays diverged, and Kafka does not notice",
+    StartBecause.OTHER_RECORDS: "holds other records than the leader at the same offsets",
+}
+"""What is said of a replica whose broker is not to start as it is."""
 
 
 def lost_text(records: int, committed: int | None, split: RecordsByTransaction | None) -> str:
