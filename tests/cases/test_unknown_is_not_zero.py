@@ -12,7 +12,7 @@ from replica_audit.protocol.consumers.impact import ValidationResult, assess, kn
 from replica_audit.protocol.exchange.cuts import measure_removal
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import DueFacts, DueGroups, KnownSum
-from replica_audit.report.text.finding_cells import loses
+from replica_audit.report.text.findings_text import loses
 from replica_audit.rows.history import ConsumerImpact
 from tests.page.runs import finding, with_columns
 from tests.protocol.logs import commit, header, replica

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from replica_audit.engine.tally import _TALLY, _of_task
-from replica_audit.report.text import first_findings
+from replica_audit.report.text import findings_text
 from replica_audit.rows import COUNTED, REPLICA_LOGS, REPLICA_VERDICTS
 from replica_audit.rows.arrow import OUTCOMES
 from replica_audit.rows.encoding import as_dict
@@ -38,7 +38,7 @@ def counted(*batches: list[dict[str, Any]]) -> pa.Table:
     taken = [name for name in OUTCOMES.names if name in ("cluster_id", "sizes", "verdicts", "records_unread", "checked", "found", "file")]
     schema = pa.schema([OUTCOMES.field(name) for name in taken])
     made = (pa.RecordBatch.from_pylist([{name: row.get(name) for name in taken} for row in rows], schema=schema) for rows in batches)
-    return pa.Table.from_batches(_of_task(made, first_findings.worst_first, 2), _TALLY)
+    return pa.Table.from_batches(_of_task(made, findings_text.worst_first, 2), _TALLY)
 
 
 def counts(table: pa.Table) -> dict[tuple[str, str, str], int]:

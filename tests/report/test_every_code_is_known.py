@@ -24,7 +24,7 @@ from replica_audit.report.page import plain_words
 from replica_audit.report.page.listing import rows_json
 from replica_audit.report.page.partition import section
 from replica_audit.report.page.short_steps import in_few_words
-from replica_audit.report.text import blocks, document_steps, exchange_text, finding_cells
+from replica_audit.report.text import blocks, exchange_text, findings_text
 from replica_audit.report.text import plain_text as summary_text
 from replica_audit.report.text.explanation_text import render
 from replica_audit.report.text.json_report import finding_json
@@ -66,7 +66,7 @@ def of(verdict: Verdict) -> dict[str, Any]:
 class TestAVerdict:
     def test_in_the_text(self, verdict: Verdict) -> None:
         one = finding(verdict=str(verdict), severity=str(SEVERITIES[verdict]), cause="not collected" if verdict == "inconclusive" else None)
-        assert finding_cells.loses(one)
+        assert findings_text.loses(one)
         shown = summary_text.render(page_data(one, clusters=(cluster(verdicts={str(verdict): 1}),)).report)
         assert f"{SEVERITIES[verdict]}: {verdict}" in shown
         assert f"{verdict} 1" in shown
@@ -111,7 +111,7 @@ class TestAVerdict:
 @pytest.mark.parametrize("cause", Cause)
 class TestACause:
     def test_in_the_text_and_on_the_page(self, cause: Cause) -> None:
-        assert finding_cells.loses(finding(verdict="inconclusive", severity="warning", cause=str(cause))) == cause
+        assert findings_text.loses(finding(verdict="inconclusive", severity="warning", cause=str(cause))) == cause
         unknown = list(remedies.steps(follower(verdict="inconclusive", severity="warning", cause=None)))
         known = list(remedies.steps(follower(verdict="inconclusive", severity="warning", cause=str(cause))))
         assert known != unknown, "a remedy of its own"
@@ -221,7 +221,7 @@ def test_the_case_of_a_round_in_words_and_pictures(case: Case) -> None:
     assert bool(answer) != is_fallback
     for protocol in (Protocol.KIP_101, Protocol.KIP_279):
         shown = replace(one, verdict=replace(one.verdict, protocol=str(protocol)))
-        assert list(document_steps.asked(shown, step))
+        assert list(exchange_text.asked(shown, step))
     if not is_fallback:
         assert str(case) in comment(TRUNCATION_POINTS, "rounds")
 
@@ -241,5 +241,5 @@ def test_codes_of_a_round_are_described(code: StrEnum) -> None:
 
 
 def test_nothing_else_is_taken_for_a_verdict() -> None:
-    assert set(finding_cells.LOSES) < set(Verdict)
+    assert set(findings_text.LOSES) < set(Verdict)
     assert blocks.MEANING.keys() == {0, 1, 2, 3}

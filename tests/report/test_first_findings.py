@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from replica_audit.report.text.first_findings import ORDERED_BY, lines, worst_first
+from replica_audit.report.text.findings_text import ORDERED_BY, lines, worst_first
 
 LOSS = {"code": "committed_loss", "severity": "critical", "topic": "orders", "partition": 3, "broker_id": 2, "cluster_id": "a"}
 LOST: dict[str, Any] = LOSS | {"removed_committed": 10, "records_lost": 12, "summary": "10 of the removed offsets were committed"}

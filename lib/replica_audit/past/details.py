@@ -17,7 +17,7 @@ from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.run_report import Finding
-from replica_audit.report.facts.worst_first import SEVERITIES
+from replica_audit.report.facts.worst_first import SEVERITY_NAMES
 from replica_audit.report.page.page_data import Losses, PageData
 from replica_audit.rows import FINDINGS, REPLICA_VERDICTS
 from replica_audit.rows.arrow import nullable_columns
@@ -105,7 +105,7 @@ def _leaders(run: PastRun) -> tuple[RunFinding, ...]:
 
 
 def _some(run: PastRun, found: pa.Table, most: int) -> tuple[RunFinding, ...]:
-    ranked = found.append_column("severity_rank", pc.index_in(found["severity"], pa.array(SEVERITIES)))
+    ranked = found.append_column("severity_rank", pc.index_in(found["severity"], pa.array(SEVERITY_NAMES)))
     first = pa.array([str(PartitionCode.OFFLINE_PARTITION)])
     ranked = ranked.append_column("code_rank", pc.index_in(found["code"], first))  # null comes last
     order = [(name, "ascending") for name in ("severity_rank", "code_rank", *_KEYS)]

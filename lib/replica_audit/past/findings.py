@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from replica_audit.past.acknowledged import findings
 from replica_audit.past.run import PastRun, in_order
-from replica_audit.report.text.first_findings import worst_first
+from replica_audit.report.text.findings_text import worst_first
 from replica_audit.rows import FINDINGS, OPEN_TRANSACTIONS, REPLICA_VERDICTS, SEQUENCE_GAPS, Table
 
 _AT_ONCE = 1000

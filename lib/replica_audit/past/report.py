@@ -44,7 +44,7 @@ from replica_audit.report.facts.run_report import (
     ReportedDecision,
     findings_about_followers,
 )
-from replica_audit.report.facts.worst_first import CODES_BY_LOSS, SEVERITIES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
+from replica_audit.report.facts.worst_first import CODES_BY_LOSS, SEVERITY_NAMES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
 from replica_audit.rows import (
     CONSUMER_IMPACTS,
     FINDINGS,
@@ -139,7 +139,7 @@ def _problem_kinds(run: PastRun, problems: pa.Table) -> Iterator[ProblemKind]:
 def _worst_of(run: PastRun, status: Status) -> tuple[RunFinding, ...]:
     """The worst findings of a status."""
     some = findings(run, [*FINDING_KEYS, "severity", "code", *PARTITION, "broker_id"], [status])
-    ranked = some.append_column("severity_rank", _rank(some["severity"], SEVERITIES))
+    ranked = some.append_column("severity_rank", _rank(some["severity"], SEVERITY_NAMES))
     ranked = ranked.append_column("code_rank", _rank(some["code"], CODES_BY_LOSS))
     order = [(name, "ascending") for name in ("severity_rank", "code_rank", *PARTITION, "broker_id")]
     return whole_findings(run, some.take(in_order(ranked, order)[:_NEWEST]))
@@ -227,7 +227,7 @@ def _findings(run: PastRun, count: int) -> list[Finding]:
     """The worst findings: by severity, then by what was committed and is lost, then by records."""
     names = [*_PAIR, "severity", "verdict", "removed_committed", "lost_records"]
     rows = without_known(run, run.read(REPLICA_VERDICTS, names, ds.field("severity") != str(Severity.NONE)))
-    ranked = rows.append_column("severity_rank", _rank(rows["severity"], SEVERITIES))
+    ranked = rows.append_column("severity_rank", _rank(rows["severity"], SEVERITY_NAMES))
     ranked = ranked.append_column("verdict_rank", _rank(rows["verdict"], VERDICTS_BY_LOSS))
     order = [
         ("severity_rank", "ascending"),
@@ -262,7 +262,7 @@ def _others(run: PastRun, count: int) -> tuple[RunFinding, ...]:
     others = found(run, [*FINDING_KEYS, "severity", "code", *PARTITION, "broker_id", "about"], ds.field("code") != _OFFLINE)
     is_other = (ds.field("about") != str(FindingAbout.FOLLOWER)) | ds.field("code").isin(list(map(str, PartitionCode)))
     others = others.filter(is_other)
-    ranked = others.append_column("severity_rank", _rank(others["severity"], SEVERITIES))
+    ranked = others.append_column("severity_rank", _rank(others["severity"], SEVERITY_NAMES))
     order = [("severity_rank", "ascending"), *((name, "ascending") for name in ("code", *PARTITION, "broker_id"))]
     return whole_findings(run, others.take(in_order(ranked, order)[:count]))
 

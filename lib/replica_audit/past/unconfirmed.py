@@ -17,7 +17,7 @@ from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.recovery.still_open import NOTHING_OPEN, MissingPart, StillOpen
 from replica_audit.report.facts.due_facts import NAMED
 from replica_audit.report.facts.question import chosen_run
-from replica_audit.report.facts.worst_first import CODES_BY_LOSS, SEVERITIES
+from replica_audit.report.facts.worst_first import CODES_BY_LOSS, SEVERITY_NAMES
 from replica_audit.rows.findings import RunFinding
 
 _KEY = ["topic", "partition"]
@@ -37,7 +37,7 @@ def still_open(run: PastRun, cluster_id: str) -> StillOpen:
     if not len(found):
         return NOTHING_OPEN
     keys = found.group_by(_KEY).aggregate([]).sort_by([(name, "ascending") for name in _KEY])
-    ranked = found.append_column("severity_rank", pc.index_in(found["severity"], pa.array(SEVERITIES)))
+    ranked = found.append_column("severity_rank", pc.index_in(found["severity"], pa.array(SEVERITY_NAMES)))
     ranked = ranked.append_column("code_rank", pc.index_in(found["code"], pa.array(CODES_BY_LOSS)))
     order = [(name, "ascending") for name in ("severity_rank", "code_rank", *_KEY, "broker_id")]
     (worst,) = found.take(in_order(ranked, order)[:1]).to_pylist()

@@ -51,7 +51,7 @@ from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.report.facts.exit_code import exit_code
 from replica_audit.report.facts.run_report import Report
 from replica_audit.report.facts.worst_first import by_verdict, labels
-from replica_audit.report.text import first_findings
+from replica_audit.report.text import findings_text
 from replica_audit.rows import AUDIT_RUNS, BROKER_STARTS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, REPLICA_LOGS
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.outcomes import WrittenFile
@@ -177,9 +177,9 @@ class _Audit:
         audited = self._keep((into_files if places else judge)(gathered, self.facts))
         outcomes = audited if places else outcomes_of(audited)
         problems = self._problems([listed, *(frame for frame in (committed, begun) if frame is not None)], outcomes)
-        found = tally(outcomes, first_findings.worst_first, first_findings.WORST)
+        found = tally(outcomes, findings_text.worst_first, findings_text.WORST)
         self.progress.say(f"compared the replicas of {count(found.audited, 'partition')}", partitions=found.audited)
-        for line in first_findings.lines(found.worst, found.finding_count, labels({root.cluster_id: root.path for root in roots})):
+        for line in findings_text.lines(found.worst, found.finding_count, labels({root.cluster_id: root.path for root in roots})):
             self.progress.say(line)
         self.progress.begin(Stage.WRITING, "writing the tables")
         made = found.files_of if places else partial(self._rows_of, audited)

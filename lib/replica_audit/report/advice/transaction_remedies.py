@@ -34,13 +34,13 @@ def whose(one: TransactionFacts) -> str:
     return producer if one.transactional_id is None else f"{visible(one.transactional_id)} ({producer})"
 
 
-def since(one: TransactionFacts) -> str:
+def open_since(one: TransactionFacts) -> str:
     """When its first and last batch were written; empty if that is not known."""
     if one.began_at is None:
         return ""
     began = f"{one.began_at:%Y-%m-%d %H:%M:%S}"
     last = "" if one.last_written_at is None else f"{one.last_written_at:%Y-%m-%d %H:%M:%S}"
-    return f"since {began} UTC{'' if last in ('', began) else f', last written {last}'}"
+    return f"open_since {began} UTC{'' if last in ('', began) else f', last written {last}'}"
 
 
 def standing(one: TransactionFacts) -> str:

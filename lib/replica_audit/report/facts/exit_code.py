@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.doubts import NO_DOUBTS, Doubts
-from replica_audit.report.facts.worst_first import SEVERITIES
+from replica_audit.report.facts.worst_first import SEVERITY_NAMES
 from replica_audit.rows.starts import COSTLY, BrokerStart, StartOutcome
 
 _NOT_COMPARED = frozenset({str(Verdict.UNREADABLE), str(Verdict.INCONCLUSIVE)})
@@ -49,7 +49,7 @@ def exit_code(
     """
     if not has_replicas:
         return 2
-    loud = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
+    loud = SEVERITY_NAMES[: SEVERITY_NAMES.index(fail_on) + 1]
     if any(severities.get(severity) for severity in loud) or any(starts.get(outcome) for outcome in COSTLY):
         return 1
     is_doubtful = verdicts.get(str(Verdict.INCONCLUSIVE), 0) > acknowledged.get(str(Verdict.INCONCLUSIVE), 0)

@@ -9,7 +9,7 @@ from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 
 SHOWN_PROBLEMS = 20
-SEVERITIES = [str(severity) for severity in Severity]
+SEVERITY_NAMES = [str(severity) for severity in Severity]
 VERDICTS_BY_LOSS = [str(Verdict.COMMITTED_LOSS), *(str(verdict) for verdict in Verdict if verdict is not Verdict.COMMITTED_LOSS)]
 CODES_BY_LOSS = [str(PartitionCode.OFFLINE_PARTITION), *VERDICTS_BY_LOSS, *(str(code) for code in PartitionCode)]
 

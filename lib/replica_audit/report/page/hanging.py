@@ -14,7 +14,7 @@ from replica_audit.report.advice.transaction_remedies import (
     whose,
 )
 from replica_audit.report.facts.partition_facts import PartitionFacts
-from replica_audit.report.text.transactions_text import where
+from replica_audit.report.text.partition_text import where
 
 _MOST, _MOST_COMMANDS = 5, 50
 

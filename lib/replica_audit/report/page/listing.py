@@ -10,7 +10,7 @@ from typing import Any
 from replica_audit.errors import visible
 from replica_audit.protocol.cluster.leadership import INFERRED
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.report.facts.worst_first import SEVERITIES, VERDICTS_BY_LOSS
+from replica_audit.report.facts.worst_first import SEVERITY_NAMES, VERDICTS_BY_LOSS
 from replica_audit.report.page.page_data import PageData
 from replica_audit.rows.findings import RunFinding
 
@@ -39,7 +39,7 @@ def rows_json(data: PageData) -> str:
     """
     report = data.report
     clusters = _Names(*(cluster.cluster_id for cluster in report.clusters))
-    severities, verdicts, topics, statuses, sentences = _Names(*SEVERITIES), _Names(*VERDICTS_BY_LOSS), _Names(), _Names(""), _Names()
+    severities, verdicts, topics, statuses, sentences = _Names(*SEVERITY_NAMES), _Names(*VERDICTS_BY_LOSS), _Names(), _Names(""), _Names()
     rows: list[list[Any]] = []
     for finding, reason in _all(data):
         numbers = [int(found) for found in _NUMBER.findall(reason)]
@@ -75,7 +75,7 @@ def _all(data: PageData) -> Iterator[tuple[tuple[Any, ...], str]]:
     leaders = list(data.leaders)
     for finding, status in zip(data.report.findings, data.statuses, strict=True):
         row = finding.row
-        while leaders and SEVERITIES.index(leaders[0].severity) < SEVERITIES.index(row.severity):
+        while leaders and SEVERITY_NAMES.index(leaders[0].severity) < SEVERITY_NAMES.index(row.severity):
             yield _of_leader(leaders.pop(0))
         numbers = (row.divergence_offset, row.truncation_offset, row.restart_offset)
         removed = (row.loses_records, row.proven_committed)

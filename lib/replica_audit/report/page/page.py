@@ -23,10 +23,8 @@ from replica_audit.report.page.listing import for_script, rows_json
 from replica_audit.report.page.page_data import PageData
 from replica_audit.report.page.partition import Section, anchors, command, section
 from replica_audit.report.page.plain_words import MEANINGS, counted, headline, number, verdict_counts
-from replica_audit.report.text.blocks import broker_notes, meaning
-from replica_audit.report.text.checks_text import checks
-from replica_audit.report.text.finding_cells import cut
-from replica_audit.report.text.history_text import acknowledged_lines, acknowledged_title, news_lines, news_title, no_longer_lines
+from replica_audit.report.text.blocks import broker_notes, checks, meaning
+from replica_audit.report.text.findings_text import acknowledged_lines, acknowledged_title, cut, news_lines, news_title, no_longer_lines
 from replica_audit.report.text.offline_text import elect, in_sync, since
 
 BUDGET = 1_950_000  # bytes of the page beyond which no more partitions are drawn

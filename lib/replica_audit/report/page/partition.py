@@ -14,7 +14,7 @@ from replica_audit.report.advice.remedies import steps
 from replica_audit.report.facts.explanation import Explained, Explanation
 from replica_audit.report.facts.partition_facts import PartitionFacts
 from replica_audit.report.facts.run_report import Report
-from replica_audit.report.facts.worst_first import SEVERITIES
+from replica_audit.report.facts.worst_first import SEVERITY_NAMES
 from replica_audit.report.layout.leader_words import caveat, known_from, leader_name
 from replica_audit.report.layout.paragraphs import listed, moment, offsets
 from replica_audit.report.page.hanging import Hanging, hanging_of
@@ -22,7 +22,7 @@ from replica_audit.report.page.partition_tables import PageTable, grids_of_parti
 from replica_audit.report.page.picture import Picture, picture, worst_first
 from replica_audit.report.page.plain_words import counted, in_short, number, who_is_right
 from replica_audit.report.page.sheet import NARROW, WIDE
-from replica_audit.report.text import choices_text, mismatch_text, rules_text
+from replica_audit.report.text import exchange_text, explanation_text, partition_text
 from replica_audit.report.text.brokers_text import replica_start
 from replica_audit.report.text.exchange_text import DOCUMENTS, StepWords
 from replica_audit.report.text.explanation_text import described
@@ -102,7 +102,7 @@ def section(report: Report, explained: Explained, anchor: str, cluster: str) -> 
         starts=tuple(f"Broker {one.broker_id}: {replica_start(one)}." for one in explained.starts),
         offline=tuple(_offline(facts)),
         hanging=hanging_of(facts),
-        followers=tuple(_follower(one, choices_text.weighed(facts)) for one in bad),
+        followers=tuple(_follower(one, partition_text.weighed(facts)) for one in bad),
         others=tuple(f"Broker {one.verdict.follower_id}: {one.verdict.verdict}." for one in ranked if one.verdict.severity == "none"),
         pictures=tuple(drawn),
         grids=tuple(grids_of_partition(facts)),
@@ -112,7 +112,7 @@ def section(report: Report, explained: Explained, anchor: str, cluster: str) -> 
 
 
 def _severity(severities: Sequence[str]) -> str:
-    return min(severities, key=SEVERITIES.index, default="none")
+    return min(severities, key=SEVERITY_NAMES.index, default="none")
 
 
 def _follower(one: Explanation, weighed: str | None) -> Follower:
@@ -201,13 +201,13 @@ def _grids(one: Explanation) -> Iterator[PageTable]:
         yield PageTable(f"The exchange. {DOCUMENTS.get(one.verdict.protocol, one.verdict.protocol)}", head, rows)
     found = one.verdict.mismatch
     if found is not None:
-        caption = f"{mismatch_text.TITLE}. {' '.join(mismatch_text.mismatch_sentences(found))}"
-        yield PageTable(caption, mismatch_text.mismatch_head(one), tuple(mismatch_text.mismatch_rows(found)))
-    rules = rules_text.rule_rows(one)
+        caption = f"{explanation_text.MISMATCH_TITLE}. {' '.join(explanation_text.mismatch_sentences(found))}"
+        yield PageTable(caption, explanation_text.mismatch_head(one), tuple(explanation_text.mismatch_rows(found)))
+    rules = exchange_text.rule_rows(one)
     if rules:
         marks = {">": "applies", "x": "rejected by KIP-279"}
         named = tuple((row[1], marks.get(row[0], ""), *row[2:]) for row in rules)
-        yield PageTable("Under each rule", ("rule", "", *rules_text.HEAD[2:]), named)
+        yield PageTable("Under each rule", ("rule", "", *exchange_text.RULE_HEAD[2:]), named)
 
 
 def _evidence(one: Explanation) -> Iterator[str]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from replica_audit.report.facts.exchange_steps import ExplainedStep
 from replica_audit.report.facts.explanation import Explained, ExplainedReplica, Explanation
-from replica_audit.report.facts.worst_first import SEVERITIES
+from replica_audit.report.facts.worst_first import SEVERITY_NAMES
 from replica_audit.report.layout.axis import Axis, Need, axis
 from replica_audit.report.layout.drawing import Stroke, tick_places
 from replica_audit.report.layout.leader_words import has_no_leader, is_inferred, nobody
@@ -86,7 +86,7 @@ def worst_first(followers: Iterable[Explanation]) -> list[Explanation]:
     def rank(one: Explanation) -> tuple[int, int, int, int]:
         verdict = one.verdict
         lost = (-(verdict.committed or 0), -(verdict.loses_records or 0))
-        return (SEVERITIES.index(verdict.severity), *lost, verdict.follower_id)
+        return (SEVERITY_NAMES.index(verdict.severity), *lost, verdict.follower_id)
 
     return sorted(followers, key=rank)
 

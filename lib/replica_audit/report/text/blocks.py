@@ -2,24 +2,197 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import groupby
+from typing import NamedTuple
 
 from replica_audit.model import MISLEADING_INDEX
+from replica_audit.program import option, program
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
-from replica_audit.report.facts.run_report import Cluster, Finding, ProblemKind, Report
+from replica_audit.report.advice.transaction_remedies import in_short
+from replica_audit.report.facts.run_report import Cluster, Finding, OldestCapture, ProblemKind, Report
+from replica_audit.report.facts.worst_first import SEVERITY_NAMES
 from replica_audit.report.layout.leader_words import PAIR_WITHOUT_LEADER, pair
-from replica_audit.report.text import history_text as history
+from replica_audit.report.layout.paragraphs import CommandLine
+from replica_audit.report.text import findings_text
 from replica_audit.report.text.brokers_text import broker_items
-from replica_audit.report.text.checks_text import checks
-from replica_audit.report.text.finding_cells import cell, committed_part, cut, loses
-from replica_audit.report.text.next_steps import next_steps
-from replica_audit.report.text.partition_lines import leader_and_isr_lines, offline_lines, unreadable_leader_lines
+from replica_audit.report.text.findings_text import cell, committed_part, cut, loses
+from replica_audit.report.text.offline_text import elections, in_sync, since
+from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.starts import BrokerStart, StartOutcome
 from replica_audit.rows.what_if import WhatIfLeader
+from replica_audit.words import count
+
+
+def checks(cluster: Cluster) -> Iterator[str]:
+    """What the summary says of a cluster's collections and their CRCs, if its input is such, and of records that were not compared."""
+    if cluster.oldest_capture is not None:
+        yield _of_captures(cluster.oldest_capture)
+    if cluster.oldest_check is not None or cluster.never_checked:
+        yield _of_crcs(cluster.oldest_check, cluster.never_checked)
+    if cluster.records_unread:
+        yield (
+            f"records of {count(cluster.records_unread, 'follower')} not compared: the input does not hold them (collections and texts); "
+            "the rest was, as with --compare content. To compare records, copy the segments; else leave --compare records out"
+        )
+
+
+def _of_captures(oldest: OldestCapture) -> str:
+    """How old the input is; nothing else shows that a collector has stopped."""
+    said = f"collections: the oldest is of {_minute(oldest.captured_at)} (broker {oldest.broker_id})"
+    days = oldest.days_before
+    return f"{said}, {count(days, 'day')} before this run: does its collector still run?" if days > 0 else said
+
+
+def _minute(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _of_crcs(oldest: datetime | None, never: int) -> str:
+    """When they were last verified.
+
+    Args:
+        oldest: when that segment was verified whose last check is the longest ago; None if none was.
+        never: how many replicas have a segment that never was.
+    """
+    parts = [] if oldest is None else [f"the oldest check is of {_minute(oldest)}"]
+    if never:
+        parts.append(f"of {count(never, 'replica')} not all segments were ever verified")
+    return f"CRCs of collected segments: {'; '.join(parts)}"
+
+
+def next_steps(report: Report, given: Collection[str] = ()) -> Iterator[str]:
+    """Lines that name the worst partition and what shows it; none of a run that found nothing, and has nothing open from earlier ones.
+
+    What an earlier run found and this one could not confirm is shown by that run. Each command, or what is added to one, has a line of
+    its own, and below it what it is for.
+
+    Args:
+        report: of the run.
+        given: options that the command which shows the report had; they are not named again.
+    """
+    every = list(_candidates_of(report))
+    if not every:
+        return
+    worst = min(every, key=lambda one: one.rank)
+    seen_by = worst.seen_by
+    cluster = option("--cluster", worst.cluster_id) if len(report.clusters) > 1 else []
+    which = [*option("--partition", worst.partition), *cluster]
+    if not report.warehouse:
+        steps = {
+            shlex.join(which): "explains the worst finding",
+            "--html FILE": "writes a page with all findings",
+            "--what-if-leaders": "tries every replica as the leader",
+            "--salvage DIR": "saves the records that a truncation removes",
+            shlex.join(["--plan", "DIR", *cluster]): "writes the steps of a repair, in their order",
+        }
+        if not _loses(report):
+            del steps["--what-if-leaders"], steps["--salvage DIR"]
+        yield "Next: run the same command with"
+        yield from _lines({step: why for step, why in steps.items() if step.split()[0] not in given})
+    elif "/" in report.warehouse:  # without Spark a catalog cannot be asked where its tables are
+        of_run = [*option("--warehouse", report.warehouse), *option("--run-id", report.run_id)]
+        which_one = "the worst finding" if seen_by is None else f"the worst finding, which run {seen_by} saw last"
+        explained = [*option("--warehouse", report.warehouse), *option("--run-id", seen_by or report.run_id), *which]
+        yield f"Next: explain {which_one}, make a page, plan the repair"
+        yield f"  {program()} explain {shlex.join(explained)}"
+        yield f"  {program()} report {shlex.join(of_run)}"
+        if _loses(report):
+            yield f"  {program()} salvage {shlex.join([*of_run, *cluster, '--output', 'saved'])}"
+        yield f"  {program()} plan {shlex.join([*of_run, *cluster, '--output', 'plan'])}"
+
+
+def _lines(steps: Mapping[str, str]) -> Iterator[str]:
+    for step, why in steps.items():
+        yield f"  {step}"
+        yield f"    {why}"
+
+
+def _loses(report: Report) -> bool:
+    """Whether a truncation removes records that can still be saved."""
+    return any(one.lost_offsets or one.lost_unknown for one in report.broker_starts)
+
+
+class _Candidate(NamedTuple):
+    """A finding that may be the worst, and the earlier run that shows it, where this one does not.
+
+    `rank`: a partition without a leader first, unless its whole cluster was shut down, then by severity. Last of a severity comes what
+    could not be compared: there is least to explain.
+    """
+
+    rank: tuple[bool, int, bool]
+    cluster_id: str
+    partition: str
+    seen_by: str | None = None
+
+
+def _candidates_of(report: Report) -> Iterator[_Candidate]:
+    for one in report.offline:
+        yield _candidate(one, is_first=not one.cluster_stopped)
+    for finding in report.findings:
+        row = finding.row
+        rank = True, SEVERITY_NAMES.index(row.severity), row.verdict == Verdict.INCONCLUSIVE
+        yield _Candidate(rank, finding.cluster_id, f"{row.topic}-{row.partition}")
+    yield from map(_candidate, report.others)
+    for one in report.not_confirmed:
+        if report.kept(one.last_seen_run_id) is not None:
+            yield _candidate(one)._replace(seen_by=one.last_seen_run_id)
+
+
+def _candidate(one: RunFinding, *, is_first: bool = False) -> _Candidate:
+    return _Candidate((not is_first, SEVERITY_NAMES.index(one.severity), False), one.cluster_id, f"{one.topic}-{one.partition}")
+
+
+_NAMED = 5
+
+
+def offline_lines(report: Report) -> Iterator[str]:
+    """Partitions that nobody leads, each with what electing each replica loses; those of a cluster that was shut down are one line."""
+    for one in (one for one in report.offline if not one.cluster_stopped):
+        where = _where(report, one.cluster_id)
+        known = in_sync(one.isr, one.elr, one.last_leader_id)
+        yield f"{one.severity}: {one.topic}-{one.partition}{where}: {known}{since(one.leaderless_since)}"
+        yield from (f"  {line}" for line in elections(one.candidates))
+    stopped = [one for one in report.offline if one.cluster_stopped]
+    if stopped:
+        named = f"{', '.join(f'{one.topic}-{one.partition}' for one in stopped[:_NAMED])}{', ...' if len(stopped) > _NAMED else ''}"
+        yield f"{stopped[0].severity}: The whole cluster was shut down cleanly, and starting it elects leaders cleanly: {named}"
+
+
+def unreadable_leader_lines(report: Report) -> Iterator[str]:
+    """Leaders that cannot be read, the worst first."""
+    shown = [one for one in report.others if one.code not in set(PartitionCode)]
+    yield from (_line(report, one) for one in shown)
+    if report.unreadable_leaders > len(shown) > 0:
+        yield f"and {report.unreadable_leaders - len(shown)} more"
+    yield "Followers cannot be compared with them. The input problems show why."
+
+
+def leader_and_isr_lines(report: Report) -> Iterator[str]:
+    """Live leaders whose table lacks their epoch, live followers that equal their leader outside the ISR, and what brokers logged."""
+    for one in report.others:
+        if one.code in set(PartitionCode):
+            yield _line(report, one)
+            if one.hanging:
+                for line in in_short(one.hanging, one.topic, one.partition):
+                    yield CommandLine(f"    {line}") if isinstance(line, CommandLine) else f"  {line}"
+
+
+def _line(report: Report, one: RunFinding) -> str:
+    broker = f", broker {one.broker_id}" if one.broker_id >= 0 else ""  # a log need not show whose it is
+    return f"{one.severity}: {one.topic}-{one.partition}{_where(report, one.cluster_id)}{broker}: {one.summary} ({one.code})"
+
+
+def _where(report: Report, cluster_id: str) -> str:
+    """The cluster as the summary numbers it, where there are several."""
+    number = {cluster.cluster_id: place for place, cluster in enumerate(report.clusters, 1)}
+    return "" if len(number) < 2 else f" (cluster {number[cluster_id]})"
+
 
 MEANING = {
     0: "nothing found at or above '{fail_on}'",
@@ -77,9 +250,9 @@ Block = Notes | Grid
 def blocks(report: Report) -> Iterator[Block]:
     """The summary from the top; `ending` comes after it."""
     yield from broker_notes(report)
-    news = history.news_lines(report)
+    news = findings_text.news_lines(report)
     if news:
-        yield Notes(title=history.news_title(report), lines=news, severity=next(iter(report.new_findings), ""))
+        yield Notes(title=findings_text.news_title(report), lines=news, severity=next(iter(report.new_findings), ""))
     if report.decisions:
         yield Notes(title="What to decide, worst first", lines=tuple(one.text for one in report.decisions), severity="error")
     yield from _offline(report)
@@ -91,12 +264,12 @@ def blocks(report: Report) -> Iterator[Block]:
         title = f"{_count(report.unreadable_leaders, 'leader')} cannot be read"
         yield Notes(title=title, lines=tuple(unreadable_leader_lines(report)), severity="error")
     yield from _others(report)
-    back = history.no_longer_lines(report)
+    back = findings_text.no_longer_lines(report)
     if back:
         yield Notes(title="No longer covered by an acknowledgement", lines=back, severity="error")
-    covered = history.acknowledged_lines(report)
+    covered = findings_text.acknowledged_lines(report)
     if covered:
-        yield Notes(title=history.acknowledged_title(report), lines=covered)
+        yield Notes(title=findings_text.acknowledged_title(report), lines=covered)
     if report.impacts:
         yield _impacts(report)
     if report.candidates or report.best_led_partitions or report.already_lost_partitions:
@@ -136,7 +309,7 @@ def meaning(report: Report) -> str:
     """What the exit code means, of this run."""
     if report.exit_code == 3 and not report.compared_followers:
         return _NOTHING_COMPARED + _WHY[any(cluster.verdicts for cluster in report.clusters)]
-    known = f", besides {history.known_count(report)}" if report.acknowledged_count and report.exit_code != 2 else ""
+    known = f", besides {findings_text.known_count(report)}" if report.acknowledged_count and report.exit_code != 2 else ""
     why = "; ".join(_doubts(report)) or "some input could not be read, or some replicas or records could not be compared"
     return MEANING[report.exit_code].format(fail_on=report.fail_on, why=why) + known
 

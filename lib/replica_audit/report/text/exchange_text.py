@@ -1,17 +1,27 @@
-"""The exchange between a follower and its leader in words: who asks what, what is answered, what the follower does, by which rule."""
+"""The exchange between a follower and its leader in words: who asks what, what is answered, what the follower does, by which rule.
+
+Then the steps as KIP-101 counts them, 1 to 4.7, the question in the middle as the protocol that applies asks it, and the same pair under
+every other rule. Sources: KIP-101 (proposed changes, steps 1 to 4.7.1), KIP-279 (proposed changes, steps 1 to 5), KIP-595 (a fetch carries
+the question).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from replica_audit.protocol.epochs.epoch_table import EpochEntry
 from replica_audit.report.facts.exchange_steps import Exchange, ExplainedStep
-from replica_audit.report.facts.explanation import Explanation
+from replica_audit.report.facts.explanation import Explanation, Outcome
+from replica_audit.report.facts.spans import LogState
+from replica_audit.report.layout.fitted_table import fitted
 from replica_audit.report.layout.leader_words import leader_name
-from replica_audit.report.layout.paragraphs import epoch, paragraph
+from replica_audit.report.layout.paragraphs import epoch, listed, paragraph
 from replica_audit.rows.codes import Case, FallsBack, OutOfRange, Protocol
 from replica_audit.rows.pair_structs import RefusedFetch
 from replica_audit.rows.pairs import TruncationPoint
+from replica_audit.rows.replicas import EpochStartOffset
+from replica_audit.rows.what_if import WhatIfRule
 
 DOCUMENTS: dict[str, str] = {
     Protocol.HIGH_WATERMARK: "Kafka up to 0.10: the follower does not ask",
@@ -223,3 +233,228 @@ class StepWords:
 
     def _diverging(self, stuck: RefusedFetch) -> str:
         return f"diverging: {epoch(stuck.answered_epoch)} ends at {stuck.answered_end_offset}"
+
+
+_WIDEST = len("4.7.1")
+_MOST_ENTRIES = 4  # entries of a table that are listed
+Told = tuple[str, str]
+
+
+def document_step_lines(explanation: Explanation) -> Iterator[str]:
+    """One line per step; nothing under a protocol that is older than the document."""
+    point, outcome = explanation.applied, explanation.outcome
+    leader, follower = explanation.leader.state, explanation.follower.state
+    if point is None or outcome is None or leader is None or follower is None or point.protocol == Protocol.HIGH_WATERMARK:
+        return
+    if not outcome.is_recorded:
+        return
+    yield f"The steps of KIP-101{_INSTEAD.get(point.protocol, '')}"
+    for number, text in _steps(explanation, outcome, leader, follower):
+        yield from paragraph(text, first=f"{number:<{_WIDEST}} ")
+
+
+_INSTEAD: dict[str, str] = {
+    Protocol.KIP_279: " (4.2 to 4.6 as KIP-279 has them, its numbers in brackets)",
+    Protocol.TRUNCATE_ON_FETCH: " (4.2 to 4.5 by the fetch itself)",
+}
+
+
+def _steps(explanation: Explanation, outcome: Outcome, leader: LogState, follower: LogState) -> Iterator[Told]:
+    broker, exchanged = explanation.follower.broker_id, outcome.exchange
+    has_epochs = any(span.leader_epoch >= 0 for side in (explanation.leader, explanation.follower) for span in side.history)
+    yield (
+        "1",
+        "batches carry the leader epoch of who wrote them" if has_epochs else "no batch carries a leader epoch, for want of format v2",
+    )
+    as_found = [entry for entry in explanation.follower.epochs if entry.checkpoint_start_offset is not None]
+    yield "2", f"the sequence file of follower {broker}: {_entries(_claimed(as_found))}"
+    if leader.epochs:
+        entered = leader.epochs[-1]
+        yield "3", f"{leader_name(explanation.verdict)} entered epoch {entered.epoch} at {entered.start_offset}"
+    yield "4.1", _recovered(as_found, follower)
+    for step in exchanged.steps:
+        yield from asked(explanation, step)
+    if exchanged.stuck or (explanation.applied is not None and explanation.applied.fetcher_fails):
+        return
+    is_kip_279 = explanation.verdict.protocol == Protocol.KIP_279
+    yield "4.6", f"{'(5) ' if is_kip_279 else ''}it fetches from {exchanged.fetch_offset}"
+    found = (explanation.applied.learnt_epochs if explanation.applied else None) or ()
+    learnt = [EpochEntry(entry.epoch, entry.start_offset) for entry in found]
+    yield "4.7.1", f"while it fetches it adds {_entries(learnt)}" if learnt else "while it fetches no later epoch comes"
+
+
+def _claimed(found: Sequence[EpochStartOffset]) -> list[EpochEntry]:
+    return [EpochEntry(entry.leader_epoch, entry.checkpoint_start_offset or 0) for entry in found]
+
+
+def _recovered(found: Sequence[EpochStartOffset], follower: LogState) -> str:
+    """What of the file is in effect once the log is loaded."""
+    in_file, loaded = set(_claimed(found)), set(follower.epochs)
+    told = [f"it recovers {_entries(follower.epochs)}"]
+    if loaded - in_file:
+        told.append(f"{_entries(sorted(loaded - in_file))} by its batches or its log start")
+    dropped = sorted(entry for entry in in_file - loaded if entry.start_offset >= follower.log_end_offset)
+    if dropped:
+        told.append(f"it drops {_entries(dropped)}, because its log ends at {follower.log_end_offset}")
+    return "; ".join(told)
+
+
+def _entries(entries: Sequence[EpochEntry]) -> str:
+    if not entries:
+        return "no epoch"
+    said = [f"epoch {entry.epoch} at {entry.start_offset}" for entry in entries]
+    if len(said) > _MOST_ENTRIES:
+        said = [*said[:2], f"{len(said) - _MOST_ENTRIES} more", *said[-2:]]
+    return ", ".join(said)
+
+
+def asked(explanation: Explanation, step: ExplainedStep) -> Iterator[Told]:
+    """One round, or the fallback, as the steps of the document that applies."""
+    match explanation.verdict.protocol:
+        case Protocol.KIP_101:
+            yield from _kip_101(step)
+        case Protocol.KIP_279:
+            yield from _kip_279(step)
+        case _:
+            if step.case is not Case.RECORDS:
+                yield "4.5", f"it {_cuts(step)}"
+
+
+def _cuts(step: ExplainedStep) -> str:
+    if step.case is Case.OUT_OF_RANGE_RESTART:
+        return f"empties its log and starts again at {step.offset}"
+    return "truncates nothing" if step.truncate_to is None else f"truncates to {step.truncate_to}"
+
+
+def _kip_101(step: ExplainedStep) -> Iterator[Told]:
+    match step.case:
+        case Case.NO_EPOCH | Case.UNDEFINED:
+            asked = step.requested_epoch
+            yield "4.2", f"the request holds its latest epoch, {'-1 for none' if asked is None or asked < 0 else asked}"
+            if step.case is Case.UNDEFINED:
+                yield "4.3", "the leader cannot find the LastOffset"
+                return
+            yield "4.3", f"LastOffset is {step.answered_end_offset}"
+            yield "4.4", _sequence(step)
+            yield "4.5", f"it {_cuts(step)}"
+        case Case.HIGH_WATERMARK:
+            yield "4.5", f"for compatibility it falls back to its high watermark {step.offset} and {_cuts(step)}"
+        case _:
+            yield "-", f"no step: the fetch from {step.log_end_offset} is out of range, it {_cuts(step)}"
+
+
+def _sequence(step: ExplainedStep) -> str:
+    """What becomes of the follower's sequence file."""
+    gone = step.dropped_epochs
+    return f"its sequence file loses {listed(map(epoch, gone))}" if gone else "its sequence file stays as it is"
+
+
+def _kip_279(step: ExplainedStep) -> Iterator[Told]:
+    asks = "4.2", f"({'1' if step.number == 1 else '3b'}) it asks for {epoch(step.requested_epoch)}"
+    match step.case:
+        case Case.UNKNOWN_EPOCH | Case.COMMON_EPOCH | Case.LATER_EPOCH if not step.fetches:
+            yield asks
+            yield "4.3", f"(2) LeaderEpoch is {step.answered_epoch}, LastOffset {step.answered_end_offset}"
+            yield "4.5", f"({'3a' if step.case is Case.UNKNOWN_EPOCH else '4'}) it {_cuts(step)}"
+        case Case.UNDEFINED:
+            yield asks
+            yield "4.3", "(2) the leader cannot find the LastOffset"
+        case Case.HIGH_WATERMARK:
+            yield "4.5", f"for compatibility it falls back to its high watermark {step.offset} and {_cuts(step)}"
+        case _:
+            yield "-", f"no step: the fetch from {step.log_end_offset} is out of range, it {_cuts(step)}"
+
+
+RULE_HEAD = ("", "", "cut\nto", "round\ntrips", "bytes", "falls\nback", "removed\noffsets", "then")
+_PREFERRED = "leave-isr-on-preferred-election"  # its exchange is KIP-101's: what it changes is the election, which only its reason tells
+
+
+def rule_lines(explanation: Explanation) -> Iterator[str]:
+    """One row for each protocol and each rejected alternative; why the alternatives would have cut elsewhere."""
+    others = _others(explanation)
+    if not explanation.points and not others:
+        return
+    rejected = [rule for rule in others if not rule.accepted]
+    yield "Under the other protocols (> applies here" + (", x rejected by KIP-279)" if rejected else ")")
+    yield from fitted(RULE_HEAD, rule_rows(explanation))
+    if explanation.rules:
+        yield from paragraph(
+            "Round trips: questions about epochs. Bytes: of this partition, in questions + in answers. Falls back: to the high "
+            "watermark. Removed offsets: from the start of the batch that holds the truncation offset: batches are removed whole."
+        )
+    cut = None if explanation.applied is None else explanation.applied.truncation_offset
+    for rule in rejected:
+        if rule.rule == _PREFERRED or rule.truncation_offset != cut:
+            yield from paragraph(f"{rule.rule}: {rule.reason}")
+
+
+def rule_rows(explanation: Explanation) -> list[tuple[str, ...]]:
+    """The cells below RULE_HEAD: every protocol, then the rejected alternatives."""
+    built = {rule.rule: rule for rule in explanation.rules}
+    of_protocols = [_of_protocol(point, built.get(point.protocol)) for point in explanation.points]
+    return of_protocols + [_of_rule(rule) for rule in _others(explanation)]
+
+
+def _others(explanation: Explanation) -> list[WhatIfRule]:
+    """The rules that are no protocol of the truncation points."""
+    return [rule for rule in explanation.rules if all(rule.rule != point.protocol for point in explanation.points)]
+
+
+def _of_protocol(point: TruncationPoint, rule: WhatIfRule | None) -> tuple[str, ...]:
+    then = (
+        "" if point.restart_offset is None else f"restarts at {point.restart_offset}",
+        "still differs" if point.still_diverged else "",
+        "fetcher fails" if point.fetcher_fails else "",
+    )
+    return (
+        ">" if point.applies else "",
+        point.protocol,
+        _number(point.truncation_offset),
+        str(point.round_trips) if rule is None else _number(rule.round_trips),
+        "" if rule is None else _bytes(rule),
+        _answer(point.falls_back_to_high_watermark),
+        str(point.removed_offsets),
+        ", ".join(filter(None, then)),
+    )
+
+
+def _of_rule(rule: WhatIfRule) -> tuple[str, ...]:
+    numbers = (_number(rule.truncation_offset), _number(rule.round_trips), _bytes(rule))
+    return ("" if rule.accepted else "x", rule.rule, *numbers, _answer(rule.falls_back_to_high_watermark), "", "")
+
+
+def _bytes(rule: WhatIfRule) -> str:
+    return f"{_number(rule.request_bytes)}+{_number(rule.response_bytes)}"
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _answer(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def observed_lines(explanation: Explanation) -> Iterator[str]:
+    """What the follower's broker logged that it did, beside what the rule gives."""
+    verdict, seen = explanation.verdict, explanation.verdict.observed_truncation_offset
+    if seen is None:
+        return
+    yield f"What broker {verdict.follower_id} did, according to its server.log"
+    cut = verdict.truncation_offset
+    if seen == cut:
+        yield from paragraph(f"It truncated to {seen}, as {verdict.protocol} requires.")
+        return
+    gives = "no truncation" if cut is None else f"{cut}"
+    yield from paragraph(f"It truncated to {seen}; {verdict.protocol} gives {gives}.{_same(explanation, seen)}")
+    is_known = explanation.applied is not None and explanation.applied.is_recorded
+    if is_known and verdict.did_otherwise is None:
+        yield from paragraph("That alone is not a contradiction: server.log may show another exchange, before or after these copies.")
+
+
+def _same(explanation: Explanation, seen: int) -> str:
+    """The rules that give what was seen."""
+    offsets = {point.protocol: point.truncation_offset for point in explanation.points}
+    offsets |= {rule.rule: rule.truncation_offset for rule in explanation.rules if rule.accepted}
+    same = [name for name, offset in offsets.items() if offset == seen]
+    return f" The same offset: {listed(same)}." if same else ""

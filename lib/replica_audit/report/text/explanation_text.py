@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from replica_audit.protocol.comparison.record_cursor import RecordPart
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.start_text import of_transactions
 from replica_audit.report.advice.decisions import decisions
@@ -12,23 +13,244 @@ from replica_audit.report.facts.due_facts import due_of
 from replica_audit.report.facts.explanation import Explained, ExplainedReplica, Explanation, Outcome
 from replica_audit.report.facts.spans import clipped
 from replica_audit.report.layout.drawing import WIDTH
-from replica_audit.report.layout.leader_words import has_no_leader, known_from, leader_name
+from replica_audit.report.layout.fitted_table import fitted
+from replica_audit.report.layout.leader_words import has_no_leader, is_inferred, known_from, leader_name
 from replica_audit.report.layout.left_out import whole_in
-from replica_audit.report.layout.paragraphs import epoch, listed, offsets, paragraph, span_of_time
+from replica_audit.report.layout.paragraphs import columns, epoch, listed, moment, offsets, paragraph, span_of_time
 from replica_audit.report.text.brokers_text import replica_start
-from replica_audit.report.text.document_steps import document_step_lines
 from replica_audit.report.text.drawn_logs import drawing_lines
-from replica_audit.report.text.epoch_tables import epoch_table_lines
-from replica_audit.report.text.exchange_text import exchange_lines
-from replica_audit.report.text.keys_text import key_lines
-from replica_audit.report.text.mismatch_text import mismatch_lines
+from replica_audit.report.text.exchange_text import document_step_lines, exchange_lines, observed_lines, rule_lines
 from replica_audit.report.text.partition_text import PARTITION_SECTIONS, finding_lines, partition_head
-from replica_audit.report.text.records_text import record_lines
-from replica_audit.report.text.rules_text import observed_lines, rule_lines
-from replica_audit.rows.pair_structs import DifferingOffsets
+from replica_audit.rows.compaction import CompactionDifference, SurvivingRecord
+from replica_audit.rows.pair_structs import BatchFacts, BatchMismatch, DifferingOffsets, DifferingRecordCounted, RecordSizes
 from replica_audit.rows.pairs import ReplicaVerdict as VerdictRow
 from replica_audit.rows.pairs import TruncationPoint
+from replica_audit.rows.record_differences import ComparedRecord, RecordDifference
+from replica_audit.rows.replicas import EpochStartOffset
 from replica_audit.words import count
+
+MISMATCH_TITLE = "Where the batches first differ"
+_KINDS = {
+    "other_records": "The records are not the same.",
+    "other_batching": "The same records are in other batches.",
+    "other_encoding": "The same records are in the same batches, compressed differently.",
+    "not_read": "Whether the records are the same is not known.",
+}
+_NO_VALUE = "-"
+
+
+def mismatch_lines(explanation: Explanation) -> Iterator[str]:
+    """The section of an explanation; nothing where no batch is known to differ."""
+    found = explanation.verdict.mismatch
+    if found is None:
+        return
+    yield MISMATCH_TITLE
+    for sentence in mismatch_sentences(found):
+        yield from paragraph(sentence)
+    yield from fitted(mismatch_head(explanation), list(mismatch_rows(found)))
+
+
+def mismatch_sentences(found: BatchMismatch) -> Iterator[str]:
+    """What kind of difference it is, and how far was compared."""
+    yield _KINDS.get(found.kind, f"{found.kind}.")
+    if found.unread is not None:
+        until = "" if found.compared_end_offset is None else f" Up to offset {found.compared_end_offset} they are."
+        yield f"They were not compared: {found.unread}.{until}"
+    if found.record is not None:
+        yield f"The first such record is at offset {found.record.offset}. Not the same: {', '.join(found.record.parts)}."
+
+
+def mismatch_head(explanation: Explanation) -> tuple[str, ...]:
+    """The heads of the columns."""
+    return "", leader_name(explanation.verdict), f"follower {explanation.verdict.follower_id}"
+
+
+def mismatch_rows(found: BatchMismatch) -> Iterator[tuple[str, ...]]:
+    """A row for each field: its name, the leader's, the follower's."""
+    sides = [_batch(side) for side in (found.leader, found.follower)]
+    for name in next((side for side in sides if side), {}):
+        yield name, *(side.get(name, _NO_VALUE) for side in sides)
+    if found.record is not None:
+        records = [_record(side) for side in (found.record.leader, found.record.follower)]
+        for name in next((side for side in records if side), {}):
+            yield f"record {found.record.offset}: {name}", *(side.get(name, _NO_VALUE) for side in records)
+
+
+def _batch(side: BatchFacts | None) -> dict[str, str]:
+    if side is None:
+        return {}
+    producer = "none" if side.producer_id < 0 else f"{side.producer_id} epoch {side.producer_epoch}, sequence {side.base_sequence}"
+    return {
+        "offsets": f"{side.first_offset}..{side.last_offset}",
+        "leader epoch": epoch(side.leader_epoch).removeprefix("epoch "),
+        "CRC": f"{side.crc:08x}",
+        "producer": producer,
+        "records": _NO_VALUE if side.record_count is None else str(side.record_count),
+        "newest (UTC)": moment(side.max_timestamp_ms) if side.max_timestamp_ms >= 0 else "none",
+        "bytes": str(side.size_bytes),
+        "codec": side.codec,
+        "file": side.path,
+        "at byte": _NO_VALUE if side.byte_offset is None else str(side.byte_offset),
+    }
+
+
+def _record(side: RecordSizes | None) -> dict[str, str]:
+    if side is None:
+        return {}
+    return {
+        "time (UTC)": moment(side.timestamp_ms) if side.timestamp_ms >= 0 else "none",
+        "key": "none" if side.key_bytes is None else f"{side.key_bytes} bytes",
+        "value": "none" if side.value_bytes is None else f"{side.value_bytes} bytes",
+    }
+
+
+_SHOWN_RECORDS = 20
+_PART_MEANINGS = {
+    RecordPart.PRESENCE: "missing",
+    RecordPart.KEY: "with another key",
+    RecordPart.VALUE: "with another value",
+    RecordPart.HEADERS: "with the same key and value, and other headers",
+    RecordPart.TIMESTAMP: "with another timestamp only",
+    RecordPart.PRODUCER: "by another producer, or with another sequence number, and otherwise the same",
+}
+
+
+def record_lines(explanation: Explanation) -> Iterator[str]:
+    """Which records differ; nothing where they were not compared, or none do."""
+    counted = explanation.verdict.differing_records
+    if not counted:
+        return
+    yield "Records that differ"
+    for one in counted:
+        yield from paragraph(_counted(one), first="- ")
+    if explanation.verdict.records_unread is not None:
+        yield from paragraph(f"Not all records could be compared: {explanation.verdict.records_unread}.")
+    for record in explanation.records[:_SHOWN_RECORDS]:
+        yield from paragraph(_record_line(record), indent=4, first="- ")
+    left_out = sum(one.records for one in counted) - len(explanation.records[:_SHOWN_RECORDS])
+    if left_out > 0:
+        yield from paragraph(f"and {left_out} more {whole_in('the table record_differences', explanation.warehouse)}", indent=4)
+
+
+def _counted(one: DifferingRecordCounted) -> str:
+    meaning = _PART_MEANINGS.get(RecordPart(one.part), one.part)
+    where = "" if one.lacking_id is None else f" on broker {one.lacking_id}"
+    return f"{count(one.records, 'record')} {meaning}{where}"
+
+
+def _record_line(record: RecordDifference) -> str:
+    held = "; ".join(f"{role} {_held_record(side)}" for role, side in (("leader", record.leader), ("follower", record.follower)))
+    return f"offset {record.offset}, not the same: {', '.join(record.parts)}; {held}"
+
+
+def _held_record(side: ComparedRecord | None) -> str:
+    if side is None:
+        return "none"
+    name = "no key" if side.key_bytes is None else f"key {side.key if side.key is not None else side.key_hash[:16]}"
+    value = "no value" if side.value_bytes is None else f"a value of {side.value_bytes} bytes"
+    return f"{name}, {value}, {moment(side.timestamp_ms) if side.timestamp_ms >= 0 else 'no time'}"
+
+
+_SHOWN_KEYS = 20
+
+
+def key_lines(explanation: Explanation) -> Iterator[str]:
+    """What is different, key by key; nothing where nothing is."""
+    counted = explanation.verdict.differing_keys
+    if not counted:
+        return
+    yield f"Keys whose newest records differ{'' if any(one.key is not None for one in explanation.keys) else ' (by their hashes)'}"
+    for one in explanation.keys[:_SHOWN_KEYS]:
+        yield from paragraph(_key_line(one), first="- ")
+    left_out = sum(one.keys for one in counted) - len(explanation.keys[:_SHOWN_KEYS])
+    if left_out > 0:
+        yield from paragraph(f"and {left_out} more {whole_in('the table compaction_differences', explanation.warehouse)}")
+
+
+def _key_line(key: CompactionDifference) -> str:
+    held = ", ".join(f"{role} {_held_key(record)}" for role, record in (("leader", key.leader), ("follower", key.follower)))
+    name = key.key_hash if key.key is None else f"{key.key} ({key.key_hash})"
+    return f"{name}: {key.cause} on broker {key.broker_id}; {held}"
+
+
+def _held_key(record: SurvivingRecord | None) -> str:
+    if record is None:
+        return "none"
+    return f"{'a tombstone' if record.is_tombstone else 'a value'} at {record.offset}"
+
+
+_MOST = 16
+_AROUND = 5
+_WITHOUT_FILE = ("not-collected", "not-used", "unreadable")
+_MEANINGS = {
+    "trivial-epoch": "elected at the log end, nothing written yet",
+    "legal-lag": "a crash may leave the file behind, or ahead of, the log",
+    "log-start": "the log start has moved",
+    "compaction": "the cleaner removed the batches, and leaves the table as it is",
+    "refetched-compacted-range": "fetched after the leader was cleaned",
+    "corrupt": "file and batches contradict each other",
+}
+
+
+def epoch_table_lines(explanation: Explanation) -> Iterator[str]:
+    """One line per epoch that either side knows; the middle of long tables is left out, but not what lies around the divergence."""
+    sides = (explanation.leader, explanation.follower)
+    entries = [{entry.leader_epoch: entry for entry in side.epochs} for side in sides]
+    epochs = sorted({*entries[0], *entries[1]})
+    if not epochs:
+        return
+    yield "Epoch tables"
+    first = max(len(str(epochs[-1])), len("epoch"))
+    half = (WIDTH - 2 - first - 4) // 2
+    widths = (first, half, half)
+    leads = f"broker {sides[0].broker_id}" if is_inferred(explanation.verdict) else f"leader {sides[0].broker_id}"
+    heads = (f"{name}: starts at" for name in (leads, f"follower {sides[1].broker_id}"))
+    yield from columns(("epoch".rjust(first), *heads), widths)
+    left_out = 0
+    shown = _shown(epochs, entries, explanation)
+    for number in epochs:
+        if number not in shown:
+            left_out += 1
+            continue
+        if left_out:
+            yield from paragraph(f"... {count(left_out, 'epoch')} left out ...")
+            left_out = 0
+        cells = (_cell(known.get(number), side) for known, side in zip(entries, sides, strict=True))
+        yield from columns((str(number).rjust(first), *cells), widths)
+    has_file = [side.log is None or side.log.checkpoint_state not in _WITHOUT_FILE for side in sides]
+    told = [known for known, is_there in zip(entries, has_file, strict=True) if is_there]
+    used = {entry.difference for known in told for number, entry in known.items() if number in shown and entry.difference}
+    meanings = [f"{name}: {_MEANINGS[name]}" for name in _MEANINGS if name in used]
+    if meanings:
+        yield from paragraph("; ".join(meanings))
+
+
+def _cell(entry: EpochStartOffset | None, side: ExplainedReplica) -> str:
+    if entry is None:
+        return "-"
+    if entry.difference is None and entry.in_effect:
+        return str(entry.start_offset)
+    if side.log is not None and side.log.checkpoint_state in _WITHOUT_FILE:
+        return f"{entry.start_offset} (by batches)"
+    start = str(entry.start_offset) if entry.in_effect else "not in effect"
+    if entry.difference is None:
+        # of a replica that cannot be read no entry is in effect
+        return str(entry.start_offset) if side.log is not None and side.log.unreadable_reason is not None else start
+    checkpoint, batches = ("-" if s is None else str(s) for s in (entry.checkpoint_start_offset, entry.segment_start_offset))
+    return f"{start} (checkpoint {checkpoint}, batches {batches}: {entry.difference})"
+
+
+def _shown(epochs: Sequence[int], entries: Sequence[dict[int, EpochStartOffset]], explanation: Explanation) -> set[int]:
+    """The first two epochs, the last two, and those around the first that the sides do not start alike from the divergence on."""
+    if len(epochs) <= _MOST:
+        return set(epochs)
+    parts = explanation.verdict.divergence_offset
+    centre = len(epochs) - 1
+    if parts is not None:
+        starts = (max(known[epoch].start_offset for known in entries if epoch in known) for epoch in epochs)
+        centre = next((place for place, start in enumerate(starts) if start >= parts), centre)
+    return {*epochs[:2], *epochs[-2:], *epochs[max(centre - _AROUND, 0) : centre + _AROUND + 1]}
+
 
 Section = Callable[[Explanation], Iterator[str]]
 _SHOWN = 5

@@ -2,19 +2,457 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 
+from replica_audit.protocol.transactions.lost_sequences import GapDoubt
+from replica_audit.report.advice.damage_remedies import affected, good_copies, what_is_wrong
+from replica_audit.report.advice.transaction_remedies import (
+    abort_command,
+    about_the_tool,
+    coordinator,
+    elsewhere,
+    hanging,
+    open_since,
+    standing,
+    stops_consumers,
+    to_be_saved,
+    whose,
+)
 from replica_audit.report.facts.partition_facts import PARTITION_TABLES, PartitionFacts
-from replica_audit.report.layout.paragraphs import paragraph
-from replica_audit.report.text.choices_text import choice_lines
-from replica_audit.report.text.damage_text import damage_lines
-from replica_audit.report.text.elections_text import election_lines
-from replica_audit.report.text.gaps_text import gap_lines
-from replica_audit.report.text.groups_text import group_lines
-from replica_audit.report.text.incidents_text import incident_lines
+from replica_audit.report.layout.fitted_table import fitted
+from replica_audit.report.layout.left_out import whole_in
+from replica_audit.report.layout.paragraphs import listed, offsets, paragraph
 from replica_audit.report.text.offline_text import elections, in_sync, since
-from replica_audit.report.text.roles_text import future_lines, role_lines
-from replica_audit.report.text.transactions_text import transaction_lines
+from replica_audit.rows.damage import DamagedBatch
+from replica_audit.rows.history import ConsumerImpact, LeaderEpoch
+from replica_audit.rows.replicas import FutureReplica, ReplicaRole
+from replica_audit.rows.sequence_gaps import MissingSequences
+from replica_audit.rows.transactions import TransactionFacts
+from replica_audit.rows.what_if import WhatIfLeader
+from replica_audit.words import count
+
+DAMAGE_TITLE = "Damaged batches"
+DAMAGE_HEAD = ("broker", "offsets", "damage", "byte", "stored CRC", "computed", "good copies", "recovery")
+_MOST_DAMAGES = 10
+
+
+def damage_lines(facts: PartitionFacts) -> Iterator[str]:
+    """Every damaged batch: what is wrong with it, and what the other copies prove."""
+    if not facts.damaged:
+        return
+    yield DAMAGE_TITLE
+    for one in facts.damaged[:_MOST_DAMAGES]:
+        cut = " The broker cuts it off when it starts." if one.cut_by_recovery else ""
+        told = good_copies(one)
+        yield from paragraph(f"{what_is_wrong(one)}. {told[:1].upper()}{told[1:]}.{cut}", first="- ")
+    if len(facts.damaged) > _MOST_DAMAGES:
+        yield from paragraph(f"and {len(facts.damaged) - _MOST_DAMAGES} more {whole_in('the table damaged_batches', facts.warehouse)}")
+
+
+def damage_row(one: DamagedBatch) -> tuple[str, ...]:
+    """The cells below DAMAGE_HEAD."""
+    crcs = ("-" if crc is None else f"{crc:08x}" for crc in (one.stored_crc, one.computed_crc))
+    source = f" from {one.recover_from_id}" if one.recover_from_id is not None else ""
+    return (
+        str(one.broker_id),
+        affected(one).removeprefix("offsets ").removeprefix("offset "),
+        f"{one.damage}{', cut by recovery' if one.cut_by_recovery else ''}",
+        "-" if one.byte_offset is None else str(one.byte_offset),
+        *crcs,
+        listed(one.good_broker_ids) or "none",
+        f"{one.recovery.replace('_', ' ')}{source}",
+    )
+
+
+TRANSACTION_TITLE = "Open transactions"
+TRANSACTION_HEAD = ("offsets", "whose", "open_since", "state", "coordinator", "on other replicas")
+_MOST_TRANSACTIONS, _COMMAND_WIDTH = 10, 66
+
+
+def transaction_lines(facts: PartitionFacts) -> Iterator[str]:
+    """Those that hang first; the commands stand on lines of their own, to be copied."""
+    if not facts.transactions:
+        return
+    yield TRANSACTION_TITLE
+    yield from paragraph(stops_consumers(facts.transactions))
+    found = hanging(facts.transactions)
+    shown = [*found, *(one for one in facts.transactions if not one.hangs_because)][:_MOST_TRANSACTIONS]
+    for one in shown:
+        begun = f", {open_since(one)}" if open_since(one) else ""
+        yield from paragraph(f"{where(one)}: {whose(one)}{begun}. It {standing(one)}.", first="- ")
+        about = f"{coordinator(one)}; {'; '.join(elsewhere(one)) or 'no other replica shows it'}"
+        yield from paragraph(f"{about[:1].upper()}{about[1:]}.", 4)
+    if len(facts.transactions) > _MOST_TRANSACTIONS:
+        left = count(len(facts.transactions) - _MOST_TRANSACTIONS, "more transaction")
+        yield from paragraph(f"{left} {whole_in('the table open_transactions', facts.warehouse)}")
+    for step in to_be_saved(found, facts.topic, facts.partition):
+        yield from paragraph(step)
+    if found:
+        yield from paragraph(f"To end {'it' if len(found) == 1 else 'those that hang'}:")
+    for one in found[:_MOST_TRANSACTIONS]:
+        tool, what = abort_command(one, facts.topic, facts.partition)
+        yield f"    {tool} \\"
+        yield from (f"      {part}" for part in _in_lines(what))
+    if found and about_the_tool(found):
+        yield from paragraph(about_the_tool(found))
+
+
+def _in_lines(arguments: str) -> list[str]:
+    """The arguments of a command as lines that a shell takes for one."""
+    first, *others = arguments.split(" --")
+    lines = [first]
+    for argument in others:
+        if len(lines[-1]) + len(argument) > _COMMAND_WIDTH:
+            lines[-1] += " \\"
+            lines.append(f"--{argument}")
+        else:
+            lines[-1] += f" --{argument}"
+    return lines
+
+
+def transaction_row(one: TransactionFacts) -> tuple[str, ...]:
+    """The cells below TRANSACTION_HEAD."""
+    return (
+        where(one).removeprefix("Offsets ").removeprefix("Offset "),
+        whose(one),
+        open_since(one).removeprefix("open_since "),
+        standing(one),
+        coordinator(one),
+        "; ".join(elsewhere(one)) or "none shows it",
+    )
+
+
+def where(one: TransactionFacts) -> str:
+    """Its offsets."""
+    return offsets(one.first_offset, one.last_offset + 1).capitalize()
+
+
+ROLE_HEAD = ("broker", "role", "in", "fenced", "log\nend", "high\nwater-\nmark", "knows\nepoch", "led\nby", "a fetch is\nanswered")
+_STANDINGS = {
+    "zombie-leader": "considers itself the leader, in an epoch that has ended",
+    "zombie-follower": "considers itself a follower, in an epoch that has ended",
+    "ahead": "knows an epoch that the leader does not know yet",
+    "behind": "its metadata is older: copied earlier, or a zombie",
+    "down": "its broker does not run",
+    "unknown": "no copy of the metadata log shows its role on its broker",
+}
+
+
+def role_lines(facts: PartitionFacts) -> Iterator[str]:
+    """One row for each replica, then what speaks against members of the ISR."""
+    if not facts.roles:
+        return
+    leader, number = facts.roles[0].leader_id, facts.roles[0].leader_epoch
+    leads = "nobody leads" if leader < 0 else f"broker {leader} leads"
+    yield f"The replicas ({leads}{f' in epoch {number}' if number >= 0 else ''})"
+    yield from fitted(ROLE_HEAD, [role_row(role) for role in facts.roles])
+    used = {role.standing for role in facts.roles}
+    meanings = [f"{name}: {_STANDINGS[name]}" for name in _STANDINGS if name in used]
+    if meanings:
+        yield from paragraph("; ".join(meanings))
+    for role in facts.roles:
+        if role.isr_objection:
+            yield from paragraph(f"Broker {role.broker_id} should not be in the ISR: {role.isr_objection}")
+
+
+def role_row(role: ReplicaRole) -> tuple[str, ...]:
+    """The cells below ROLE_HEAD."""
+    known_leader = role.known_leader_id
+    return (
+        str(role.broker_id),
+        role.standing,
+        "ISR" if role.in_isr else "ELR" if role.in_elr else "",
+        "" if role.fenced is None else "yes" if role.fenced else "no",
+        "-" if role.log_end_offset is None else str(role.log_end_offset),
+        "-" if role.high_watermark is None else str(role.high_watermark),
+        "" if role.known_leader_epoch is None else "none" if role.known_leader_epoch < 0 else str(role.known_leader_epoch),
+        "" if known_leader is None else "nobody" if known_leader < 0 else str(known_leader),
+        role.fetch_error or "",
+    )
+
+
+def future_lines(facts: PartitionFacts) -> Iterator[str]:
+    """Each move between log directories: from where to where, how far it is, and what truncation does to it."""
+    if not facts.futures:
+        return
+    yield "Moves between log directories (the broker's current replica leads)"
+    for future in facts.futures:
+        origin = "a log directory that is not in the input" if future.log_dir is None else future.log_dir
+        said = f"{future.directory}, from {origin} to {future.future_log_dir}: {future.verdict} ({future.severity}): {future.reason}"
+        yield from paragraph("; ".join([said, *_progress(future)]), first=f"broker {future.broker_id}: ")
+
+
+def _progress(future: FutureReplica) -> Iterator[str]:
+    if future.lag_offsets and future.verdict != "lagging":
+        yield f"{future.lag_offsets} offsets behind"
+    if future.restart_offset is not None:
+        yield f"empties its log and starts at {future.restart_offset} by {future.protocol}"
+    elif future.truncation_offset is not None:
+        yield f"truncates to {future.truncation_offset} by {future.protocol}"
+    if future.removed_records:
+        yield f"{future.removed_records} records of the future replica are truncated"
+
+
+ELECTION_HEAD = ("epoch", "leader", "elected", "at (UTC)", "starts\nat", "lost in it")
+_UNCLEAN = "unclean"
+_MOST_ELECTIONS = 16
+_FIRST, _LAST, _LAST_UNCLEAN = 3, 7, 5
+
+
+def election_lines(facts: PartitionFacts) -> Iterator[str]:
+    """One row for each election; of a long history the beginning, the end, and the last unclean ones."""
+    elections = facts.elections
+    if not elections:
+        return
+    yield "Elections in the metadata log"
+    yield from fitted(ELECTION_HEAD, election_rows(elections))
+    unclean = sum(election.election == _UNCLEAN for election in elections)
+    if unclean:
+        yield from paragraph(
+            f"{count(unclean, 'unclean election')}. Lost in it: offsets of earlier epochs that a replica still holds and the elected one "
+            "did not hold; what nobody holds any more is not counted."
+        )
+
+
+def election_rows(elections: Sequence[LeaderEpoch]) -> list[tuple[str, ...]]:
+    """The cells below ELECTION_HEAD; of a long history the beginning, the end, and the last unclean ones."""
+    shown = _shown_elections(elections)
+    rows: list[tuple[str, ...]] = []
+    left_out = 0
+    for place, election in enumerate(elections):
+        if place not in shown:
+            left_out += 1
+            continue
+        if left_out:
+            rows.append(("...", "", f"{left_out} left out", "", "", ""))
+            left_out = 0
+        rows.append(_election_row(election))
+    return rows
+
+
+def _election_row(election: LeaderEpoch) -> tuple[str, ...]:
+    return (
+        str(election.leader_epoch),
+        "nobody" if election.leader_id < 0 else str(election.leader_id),
+        election.election,
+        "-" if election.began_at is None else _time(election.began_at),
+        "-" if election.start_offset is None else str(election.start_offset),
+        _given_up(election),
+    )
+
+
+def _given_up(election: LeaderEpoch) -> str:
+    if election.election != _UNCLEAN:
+        return ""
+    if election.given_up_offsets is None:
+        return "not known"
+    if not election.given_up_offsets:
+        return "nothing held"
+    return f"{election.given_up_offsets}, held by {listed(election.given_up_held_by or ())}"
+
+
+def _time(at: datetime) -> str:
+    utc = at if at.tzinfo is None else at.astimezone(UTC)
+    return f"{utc:%Y-%m-%d %H:%M:%S.%f}"[:-3]
+
+
+def _shown_elections(elections: Sequence[LeaderEpoch]) -> set[int]:
+    places = range(len(elections))
+    if len(elections) <= _MOST_ELECTIONS:
+        return set(places)
+    unclean = [place for place in places if elections[place].election == _UNCLEAN]
+    return {*places[:_FIRST], *places[-_LAST:], *unclean[-_LAST_UNCLEAN:]}
+
+
+_MOST_INCIDENTS = 12
+_AFTERWARDS = (
+    "Committed records that a truncation removed are gone from that replica: look for them in earlier copies and in what "
+    "consumers have processed. Groups whose committed offset is above the truncation offset resume at other records."
+)
+
+
+def incident_lines(facts: PartitionFacts) -> Iterator[str]:
+    """One item for each incident, the last ones of many."""
+    if not facts.incidents:
+        return
+    yield "According to the brokers' server.log"
+    left_out = len(facts.incidents) - _MOST_INCIDENTS
+    if left_out > 0:
+        yield from paragraph(f"{count(left_out, 'earlier incident')} {whole_in('the table logged_incidents', facts.warehouse)}")
+    for incident in facts.incidents[-_MOST_INCIDENTS:]:
+        yield from paragraph(f"{incident.summary}.", first="- ")
+    if any(incident.kind == "removed_below_high_watermark" for incident in facts.incidents):
+        yield from paragraph(_AFTERWARDS)
+
+
+GAP_TITLE = "Records missing from producers' sequences"
+GAP_HEAD = (
+    "records",
+    "producer",
+    "epoch",
+    "sequence\nbefore",
+    "sequence\nbehind",
+    "offset\nbefore",
+    "offset\nbehind",
+    "written (UTC)",
+    "lost",
+)
+_MOST_GAPS = 12
+_WHY_NOT: dict[str, str] = {
+    GapDoubt.FIRST_IN_LOG: "not certain: the producer has no earlier batch here, and its first ones may have been refused",
+    GapDoubt.DAMAGED_BATCHES: "not certain: they may be in batches that do not match their CRC",
+    GapDoubt.LOG_START_MOVED: "not certain: the log start has moved over what is before them",
+    GapDoubt.STATE_EXPIRED: "not certain: the leader may have forgotten the producer (producer.id.expiration.ms)",
+    GapDoubt.TIME_UNKNOWN: "not certain: when the next batch was appended is not known, and the leader may have forgotten the producer",
+}
+_AGAIN = (
+    "Records that are certainly missing had been in the leader's log. Look for them in copies of that time, in what consumers have "
+    "processed, and at the producer."
+)
+
+
+def gap_lines(facts: PartitionFacts) -> Iterator[str]:
+    """One item for each gap, those that are certain first."""
+    if not facts.gaps:
+        return
+    yield GAP_TITLE
+    for gap in facts.gaps[:_MOST_GAPS]:
+        yield from paragraph(f"{_place(gap)}: {_certainty(gap)}.", first="- ")
+    left_out = len(facts.gaps) - _MOST_GAPS
+    if left_out > 0:
+        yield from paragraph(f"{count(left_out, 'more gap')} {whole_in('the table sequence_gaps', facts.warehouse)}")
+    if any(gap.is_certain for gap in facts.gaps):
+        yield from paragraph(_AGAIN)
+
+
+def gap_row(gap: MissingSequences) -> tuple[str, ...]:
+    """The cells below GAP_HEAD."""
+    numbers = (gap.missing_records, gap.producer_id, gap.producer_epoch, gap.sequence_before, gap.sequence_after)
+    places = (gap.last_offset_before, gap.first_offset_after)
+    return (
+        *("-" if number is None else str(number) for number in (*numbers, *places)),
+        _written(gap, "{} to {}") or "-",
+        _certainty(gap),
+    )
+
+
+def _place(gap: MissingSequences) -> str:
+    before = f"{gap.sequence_before} at offset {gap.last_offset_before}" if gap.sequence_before is not None else "none in this epoch"
+    when = _written(gap, ", written between {} and {} UTC")
+    return (
+        f"{count(gap.missing_records, 'record')} of producer {gap.producer_id} (epoch {gap.producer_epoch}): last sequence {before}, next "
+        f"{gap.sequence_after} at offset {gap.first_offset_after}{when}"
+    )
+
+
+def _written(gap: MissingSequences, form: str) -> str:
+    """When the records were written; empty if that is not known."""
+    if gap.written_after is None or gap.written_before is None:
+        return ""
+    return form.format(*(f"{moment:%Y-%m-%d %H:%M:%S}" for moment in (gap.written_after, gap.written_before)))
+
+
+def _certainty(gap: MissingSequences) -> str:
+    if gap.held_by:
+        return f"broker {', '.join(map(str, gap.held_by))} still has them, at least the first"
+    return "certain, and no replica has them" if gap.doubt is None else _WHY_NOT.get(gap.doubt, gap.doubt)
+
+
+_MOST_GROUPS = 8
+GROUP_HEAD = ("group", "offset", "epoch", "result", "resumes\nat", "gone", "reread", "missed", "nearest")
+_UNKNOWN = "unknown"
+
+
+def group_lines(facts: PartitionFacts) -> Iterator[str]:
+    """How many groups are affected, a row for each of the worst, and why."""
+    if not facts.impacts:
+        return
+    hit = [impact for impact in facts.impacts if impact.affected]
+    untold = [impact for impact in facts.impacts if impact.affected is None]
+    spared = len(facts.impacts) - len(hit) - len(untold)
+    counts = ((len(hit), "affected"), (len(untold), "unknown"), (spared, "not affected"))
+    yield "Consumer groups"
+    said = ", ".join(f"{number} {what}" for number, what in counts if number)
+    yield from paragraph(f"{count(len(facts.impacts), 'group')} with a committed offset: {said}.")
+    shown = [*hit, *untold][:_MOST_GROUPS]
+    if not shown:
+        return
+    yield from fitted(GROUP_HEAD, [group_row(impact) for impact in shown])
+    left_out = len(hit) + len(untold) - len(shown)
+    if left_out:
+        yield from paragraph(f"and {left_out} more {whole_in('the table consumer_impacts', facts.warehouse)}")
+    yield from paragraph(
+        "Offset, epoch: as committed. Gone: consumed offsets whose records no longer exist. Reread, missed: offsets of the leader's log "
+        "that the group reads again, never reads. Policy: auto.offset.reset decides; reread is then with earliest, missed with latest. "
+        "Nearest: where seekToNearest of KIP-320's draft would have moved it; same: to the same place."
+    )
+    reasons: dict[str, list[str]] = {}
+    for impact in shown:
+        reasons.setdefault(impact.reason, []).append(impact.group_id)
+    for reason, groups in reasons.items():
+        yield from paragraph(f"{listed(groups)}: {reason}", first="- ")
+
+
+def group_row(impact: ConsumerImpact) -> tuple[str, ...]:
+    """The cells below GROUP_HEAD."""
+    is_unknown = impact.validation_result == _UNKNOWN
+    resumes = "?" if is_unknown else "policy" if impact.reset_offset is None else str(impact.reset_offset)
+    counts = (impact.records_gone, impact.records_reread, impact.records_missed)
+    return (
+        impact.group_id,
+        str(impact.committed_offset),
+        "none" if impact.committed_leader_epoch < 0 else str(impact.committed_leader_epoch),
+        f"{impact.validation_result}{', rewritten' if impact.history_rewritten else ''}",
+        resumes,
+        *("?" if number is None else str(number) for number in counts),
+        "-" if impact.nearest_offset is None else "same" if impact.nearest_offset == impact.reset_offset else str(impact.nearest_offset),
+    )
+
+
+CHOICE_HEAD = ("rank", "broker", "now", "last\nepoch", "log\nend", "lost\nbytes", "followers", "cost")
+_NOTHING = "nothing is lost"
+
+
+def choice_lines(facts: PartitionFacts) -> Iterator[str]:
+    """One row for each replica; those that cannot lead come last, without a rank."""
+    if not facts.choices:
+        return
+    yield "Each replica as the leader, smallest loss first"
+    if all(choice.rank is not None and choice.reason == _NOTHING for choice in facts.choices):
+        yield from paragraph("Nothing is lost, whichever leads.")
+        return
+    yield from fitted(CHOICE_HEAD, [choice_row(choice) for choice in facts.choices])
+
+
+def weighed(facts: PartitionFacts) -> str | None:
+    """What each choice of a leader costs, in a sentence; None where it costs nothing or there is no choice."""
+    able = [choice for choice in facts.choices if choice.rank is not None]
+    if len(able) < 2 or all(choice.reason == _NOTHING for choice in able):
+        return None
+    costs = [f"broker {choice.candidate_id}{' (leads now)' if choice.is_leader else ''}: {choice.reason}" for choice in able]
+    return f"Choose a leader: {'; '.join(costs)}."
+
+
+def choice_row(choice: WhatIfLeader) -> tuple[str, ...]:
+    """The cells below CHOICE_HEAD."""
+    can_lead = choice.rank is not None
+    return (
+        str(choice.rank) if can_lead else "-",
+        str(choice.candidate_id),
+        "leads" if choice.is_leader else "ISR" if choice.in_isr else "",
+        "-" if choice.last_epoch is None or choice.last_epoch < 0 else str(choice.last_epoch),
+        "-" if choice.log_end_offset is None else str(choice.log_end_offset),
+        "-" if choice.lost_bytes is None or not can_lead else str(choice.lost_bytes),
+        _followers(choice) if can_lead else "-",
+        choice.reason,
+    )
+
+
+def _followers(choice: WhatIfLeader) -> str:
+    done = ((choice.followers_cut, "cut"), (choice.followers_restarted, "restarted"))
+    return ", ".join(f"{number} {what}" for number, what in done if number) or "none cut"
+
 
 Section = Callable[[PartitionFacts], Iterator[str]]
 

@@ -18,7 +18,7 @@ from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity
 from replica_audit.report.facts.run_metrics import ACKNOWLEDGED, ClusterMetrics
-from replica_audit.report.facts.worst_first import SEVERITIES
+from replica_audit.report.facts.worst_first import SEVERITY_NAMES
 from replica_audit.report.text.json_report import ListsOfRows
 from replica_audit.words import count
 
@@ -61,12 +61,12 @@ def run_document(about: AboutRun, exit_code: int, clusters: Iterable[ClusterMetr
             statuses[status] += number
             severities[severity] += number if status in FOUND_NOW else 0
     offline = sum(one.codes.get(str(PartitionCode.OFFLINE_PARTITION), 0) for one in known)
-    found = ", ".join(f"{severities[severity]} {severity}" for severity in SEVERITIES if severities[severity])
+    found = ", ".join(f"{severities[severity]} {severity}" for severity in SEVERITY_NAMES if severities[severity])
     total = sum(severities.values())
     said = f"{count(total, 'finding')}{f' ({found}), {statuses[Status.NEW]} new' if total else ''}, {count(offline, 'partition')} offline"
     findings = {
         "count": total,
-        "by_severity": {severity: severities[severity] for severity in SEVERITIES if severity != Severity.NONE},
+        "by_severity": {severity: severities[severity] for severity in SEVERITY_NAMES if severity != Severity.NONE},
         **{status: statuses[status] for status in (*map(str, Status), ACKNOWLEDGED)},
     }
     return _document(
