@@ -24,7 +24,7 @@ from replica_audit.past.starts import broker_starts, known_of_brokers, open_outc
 from replica_audit.progress import Progress, Stage, TellsEvent
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.verdict import Severity
-from replica_audit.report.facts.exit_code import exit_code
+from replica_audit.report.facts.assessment import exit_code
 from replica_audit.rows import AUDIT_RUNS, BROKER_STARTS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, REPLICA_LOGS, REPLICA_VERDICTS, Table
 from replica_audit.rows.arrow import batch_of, schema_of
 from replica_audit.rows.runs import NO_CLUSTER

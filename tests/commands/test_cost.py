@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from replica_audit import cli
-from replica_audit.report.facts.cost import CRCS, DISK, HEADERS, RECORDS, Amount, costs, total
-from replica_audit.report.text.cost_text import duration, render, size
+from replica_audit.report.cost import CRCS, DISK, HEADERS, RECORDS, Amount, costs, duration, render, size, total
 from tests.house.checkout import ROOT
 
 SAMPLE = ROOT / "tests" / "data" / "sample"

@@ -13,8 +13,8 @@ from delta.exceptions import ConcurrentDeleteReadException
 from replica_audit import cli
 from replica_audit.errors import OutputError
 from replica_audit.maintain.run import hours_to_keep, refuse_unwritable
-from replica_audit.report.facts.upkeep_facts import FailedStep, RunFate, Upkeep, UpkeptTable
-from replica_audit.report.text import upkeep_text
+from replica_audit.report import upkeep_report
+from replica_audit.report.upkeep_report import FailedStep, RunFate, Upkeep, UpkeptTable
 from replica_audit.retention.choice import Reason
 from replica_audit.storage.warehouse import upkeep as tables_upkeep
 from tests.formats.rights import as_nobody, open_to_all
@@ -84,7 +84,7 @@ def test_a_warehouse_that_cannot_be_written_is_refused_before_a_run_is_taken() -
 
 
 def test_what_was_done_is_said_by_table() -> None:
-    assert upkeep_text.summary(upkeep()).splitlines() == [
+    assert upkeep_report.summary(upkeep()).splitlines() == [
         "Of 2 runs in w, 1 removed:",
         "  first of 2024-01-02: older than --keep-days",
         "  1 stays: the newest complete run of its cluster",
@@ -97,7 +97,7 @@ def test_what_was_done_is_said_by_table() -> None:
 
 
 def test_a_dry_run_says_that_nothing_was_changed() -> None:
-    lines = upkeep_text.summary(upkeep(is_dry=True)).splitlines()
+    lines = upkeep_report.summary(upkeep(is_dry=True)).splitlines()
     assert lines[0] == "Of 2 runs in w, 1 would be removed:"
     assert "1 run and 4 rows would be deleted, 2 files would be removed, 2.5 MB would be freed." in lines
     assert lines[-1] == "Nothing was changed: this was a dry run."
@@ -107,10 +107,10 @@ def test_a_failure_names_the_table_and_what_to_do_and_makes_the_exit_code_3() ->
     failed = FailedStep(table="findings", what="delete the rows of runs", reason="Permission denied", remedy="fix that")
     partly = upkeep(removed=(), failures=(failed,))
     assert (upkeep().exit_code, partly.exit_code) == (0, 3)
-    lines = upkeep_text.summary(partly).splitlines()
+    lines = upkeep_report.summary(partly).splitlines()
     assert lines[0] == "Of 2 runs in w, 0 removed, 1 more to be removed, which counts for no reader any more:"
     assert lines[-1] == "  findings: delete the rows of runs: Permission denied; fix that"
-    written = json.loads(upkeep_text.as_json(partly))
+    written = json.loads(upkeep_report.as_json(partly))
     assert (written["exit_code"], written["failures"][0]["table"], written["runs"][0]["reason"]) == (3, "findings", "old")
     assert written["tables"][1] | {"rows": 0} == {
         "table": "findings",

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from replica_audit import cli
 from replica_audit.maintain.run import UpkeepRequest, maintain
-from replica_audit.report.facts.upkeep_facts import Upkeep
+from replica_audit.report.upkeep_report import Upkeep
 from replica_audit.rows import FORMER_TABLES, TABLES
 from replica_audit.storage.warehouse import processes
 from tests.support.warehouse import Row, write_rows, write_warehouse

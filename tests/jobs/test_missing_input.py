@@ -15,8 +15,8 @@ from replica_audit import acknowledged, pipeline
 from replica_audit.config import Settings
 from replica_audit.past.metrics import run_metrics
 from replica_audit.past.run import PastRun
-from replica_audit.report.facts.run_metrics import ClusterMetrics
 from replica_audit.report.facts.run_report import Report
+from replica_audit.report.metrics import ClusterMetrics
 from replica_audit.report.text import plain_text as text
 from replica_audit.rows import AUDIT_RUNS, FINDINGS
 from replica_audit.storage.warehouse.reader import WarehouseTables

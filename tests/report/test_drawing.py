@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.report.layout.axis import Axis, Need, axis
-from replica_audit.report.layout.drawing import HIDDEN, SHORTENED, WIDTH, Bar, Mark, Stroke, draw
+from replica_audit.report.layout.drawing import HIDDEN, SHORTENED, WIDTH, Axis, Bar, Mark, Need, Stroke, axis, draw
 
 OFFSETS = st.one_of(st.integers(0, 60), st.integers(0, 10**6), st.integers(0, 2**63 - 1))
 

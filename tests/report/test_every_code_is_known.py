@@ -16,14 +16,13 @@ from replica_audit.protocol.verdict.logged_incidents import IncidentKind
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
 from replica_audit.report.advice import remedies
-from replica_audit.report.facts.exchange_steps import ExplainedStep
-from replica_audit.report.facts.explanation import Explained, Explanation, explain
+from replica_audit.report.facts.assessment import CODES_BY_LOSS, VERDICTS_BY_LOSS
+from replica_audit.report.facts.explanation import Explained, ExplainedStep, Explanation, explain
 from replica_audit.report.facts.question import Question
-from replica_audit.report.facts.worst_first import CODES_BY_LOSS, VERDICTS_BY_LOSS
 from replica_audit.report.page import plain_words
-from replica_audit.report.page.listing import rows_json
+from replica_audit.report.page.page_data import rows_json
 from replica_audit.report.page.partition import section
-from replica_audit.report.page.short_steps import in_few_words
+from replica_audit.report.page.picture import in_few_words
 from replica_audit.report.text import blocks, exchange_text, findings_text
 from replica_audit.report.text import plain_text as summary_text
 from replica_audit.report.text.explanation_text import render

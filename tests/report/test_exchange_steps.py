@@ -12,7 +12,7 @@ from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.exchange.replay import Protocol, Truncation
 from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.exchange.truncation import RULES
-from replica_audit.report.facts.exchange_steps import Exchange, exchange
+from replica_audit.report.facts.explanation import Exchange, exchange
 from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange
 from replica_audit.rows.encoding import as_dict, row_of
 from replica_audit.rows.pairs import TruncationPoint

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replica_audit.report.facts.doubts import Doubts
-from replica_audit.report.facts.exit_code import exit_code
+from replica_audit.report.facts.assessment import Doubts, exit_code
 
 
 @pytest.mark.parametrize(

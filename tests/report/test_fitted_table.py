@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.report.layout.fitted_table import fitted
+from replica_audit.report.layout.paragraphs import fitted
 
 CELLS = st.text(st.sampled_from("ab -,019\u00f6\x1b"), max_size=70).map(str.strip)
 

@@ -22,9 +22,8 @@ from replica_audit.past.run import PastRun
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
-from replica_audit.report.facts.run_metrics import TRUNCATION_STATES
 from replica_audit.report.facts.run_report import OldestCapture
-from replica_audit.report.text.metrics_text import metrics_text
+from replica_audit.report.metrics import TRUNCATION_STATES, metrics_text
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "tests" / "data" / "sample"

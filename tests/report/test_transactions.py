@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from replica_audit.protocol.transactions.open_transactions import HangsBecause
-from replica_audit.report.advice.transaction_remedies import in_short
+from replica_audit.report.advice.partition_remedies import in_short
 from replica_audit.report.facts.explanation import explain
 from replica_audit.report.facts.question import Question
 from replica_audit.report.layout.paragraphs import CommandLine

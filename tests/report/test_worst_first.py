@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 import pytest
 
-from replica_audit.report.facts.worst_first import labels
+from replica_audit.report.facts.assessment import labels
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from replica_audit.config import Settings
 from replica_audit.local_run import triage
 from replica_audit.past.run import PastRun
-from replica_audit.report.facts.salvage_facts import SavedRecords
+from replica_audit.report.salvage_report import SavedRecords
 from replica_audit.salvage.engines import salvage_here
 from replica_audit.salvage.run import SalvageRequest
 from tests.formats import kafka_files as kf

@@ -17,7 +17,7 @@ import pytest
 
 from replica_audit.errors import OutputError, UsageError
 from replica_audit.formats.salvage.saved_file import outcome_of, put_in_place
-from replica_audit.report.text import salvage_text
+from replica_audit.report import salvage_report
 from replica_audit.salvage.output import file_name
 from tests.faults.power_cuts import DAMAGES
 from tests.formats import kafka_files as kf
@@ -63,7 +63,7 @@ def test_a_cluster_in_which_nothing_is_cut_says_so(tmp_path: Path) -> None:
     document = (tmp_path / "out" / "SALVAGE.md").read_text()
     assert "No truncation is known in run" in document
     assert "eplay" not in document, "nothing to be read before nothing is replayed"
-    assert "SALVAGE.md" not in salvage_text.summary(found)
+    assert "SALVAGE.md" not in salvage_report.summary(found)
 
 
 _KILLED = """
@@ -317,7 +317,7 @@ def test_hostile_names_are_quoted_everywhere(tmp_path: Path) -> None:
 def test_no_character_of_a_name_is_markdown(tmp_path: Path) -> None:
     topic = "<b>[x](javascript:1)_y_|`z`"
     diverged(tmp_path / "in", rf.batch(10, (b"a", b"1")), topic=topic)
-    text = salvage_text.document(saved(audited(tmp_path / "in"), tmp_path / "out"))
+    text = salvage_report.document(saved(audited(tmp_path / "in"), tmp_path / "out"))
     prose = text[: text.index("```sh")] + text[text.rindex("```") :]
     assert "`<b>[x](javascript:1)_y_\\|\\x60z\\x60-0`" in prose
     assert "javascript" not in re.sub(r"`[^`\n]*`", "", prose), "outside of code"

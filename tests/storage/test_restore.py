@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from replica_audit import cli
 from replica_audit.errors import OutputError, UsageError
 from replica_audit.maintain.restore import restore
-from replica_audit.report.facts.upkeep_facts import Restoration
-from replica_audit.report.text import upkeep_text
+from replica_audit.report import upkeep_report
+from replica_audit.report.upkeep_report import Restoration
 from replica_audit.storage.warehouse.restore import set_aside
 from tests.faults.power_cuts import DAMAGES
 from tests.support.warehouse import STARTED, write_warehouse
@@ -51,7 +51,7 @@ def newest_rows(warehouse: Path, table: str) -> Path:
 def test_nothing_is_done_to_a_warehouse_that_is_whole(warehouse: Path) -> None:
     found = restore(pytest.fail, warehouse, is_dry=False, tell=lambda _line: None)
     assert (found.tables, found.lost_runs, found.exit_code) == ((), (), 0)
-    assert upkeep_text.restored(found) == f"{warehouse}: every table is whole, and no complete run lacks rows.\n"
+    assert upkeep_report.restored(found) == f"{warehouse}: every table is whole, and no complete run lacks rows.\n"
 
 
 @pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "gone"])
@@ -106,7 +106,7 @@ def test_a_table_of_which_nothing_is_whole_is_said_to_be_lost(warehouse: Path) -
     found = look(warehouse)
     assert found.tables[0].version is None
     assert [lost.run_id for lost in found.lost_runs] == ["first", "second", "third"]
-    assert "findings: no version of it is whole" in upkeep_text.restored(found)
+    assert "findings: no version of it is whole" in upkeep_report.restored(found)
 
 
 def test_a_table_that_is_missing_costs_the_runs_that_had_rows_in_it(warehouse: Path) -> None:

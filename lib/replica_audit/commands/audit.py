@@ -145,8 +145,8 @@ def _write(given: argparse.Namespace, report: Report, run: Callable[[], PastRun]
     from replica_audit.commands.terminal import show_report
     from replica_audit.past.findings import ListedRows
     from replica_audit.past.metrics import run_metrics
+    from replica_audit.report.metrics import metrics_text
     from replica_audit.report.text.json_report import json_pieces
-    from replica_audit.report.text.metrics_text import metrics_text
 
     if given.json:
         outputs.write("--json", given.json, json_pieces(report, ListedRows(run())))

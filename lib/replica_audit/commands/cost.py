@@ -26,8 +26,7 @@ def show_cost(inputs: Sequence[str], metadata: Path | None, settings: Settings) 
         UsageError: the inputs contradict each other, or nothing in them can be audited.
     """
     from replica_audit.local_run import amounts_to_read
-    from replica_audit.report.facts.cost import Amount
-    from replica_audit.report.text.cost_text import render
+    from replica_audit.report.cost import Amount, render
 
     listed, problems = amounts_to_read(inputs, settings, metadata=metadata)
     not_counted = [f"{one.path}: {one.detail}. Remedy: {one.remedy}" for one in problems]

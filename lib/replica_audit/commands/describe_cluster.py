@@ -77,7 +77,7 @@ def _describe(brokers: Brokers, output: Path) -> int:
 
 
 def _verify(given: argparse.Namespace, brokers: Brokers) -> int:
-    from replica_audit.report.facts.whole_run import whole_run
+    from replica_audit.report.facts.question import whole_run
     from replica_audit.report.text import cluster_text
     from replica_audit.storage.cluster import tables_then, verification
     from replica_audit.storage.warehouse.reader import WarehouseTables

@@ -36,7 +36,7 @@ examples:
 def _explain(given: argparse.Namespace) -> int:
     from replica_audit.past.unstored_rows import WithUnstored
     from replica_audit.report.facts import explanation, question
-    from replica_audit.report.facts.whole_run import whole_run
+    from replica_audit.report.facts.question import whole_run
     from replica_audit.report.text import explanation_text
     from replica_audit.storage.warehouse.reader import WarehouseTables
 

@@ -74,7 +74,7 @@ def _maintain(given: argparse.Namespace) -> int:
     _check(given)
     from replica_audit.commands.terminal import progress
     from replica_audit.maintain.run import UpkeepRequest, maintain
-    from replica_audit.report.text import upkeep_text
+    from replica_audit.report import upkeep_report
     from replica_audit.storage.session import session
     from replica_audit.storage.warehouse.catalog import is_catalog_name
 
@@ -93,23 +93,23 @@ def _maintain(given: argparse.Namespace) -> int:
     with progress() as told:
         upkeep = maintain(session(), request, Progress(told).say)
     if given.json:
-        outputs.write("--json", given.json, upkeep_text.as_json(upkeep))
-    show("\n" + upkeep_text.summary(upkeep))
+        outputs.write("--json", given.json, upkeep_report.as_json(upkeep))
+    show("\n" + upkeep_report.summary(upkeep))
     return upkeep.exit_code
 
 
 def _restore(given: argparse.Namespace) -> int:
     from replica_audit.commands.terminal import progress
     from replica_audit.maintain.restore import restore
-    from replica_audit.report.text import upkeep_text
+    from replica_audit.report import upkeep_report
     from replica_audit.storage.session import session
 
     warehouse = Path(given.warehouse).expanduser().absolute()
     with progress() as told:
         made = restore(session, warehouse, is_dry=given.dry_run, tell=Progress(told).say)
     if given.json:
-        outputs.write("--json", given.json, upkeep_text.as_json(made))
-    show("\n" + upkeep_text.restored(made))
+        outputs.write("--json", given.json, upkeep_report.as_json(made))
+    show("\n" + upkeep_report.restored(made))
     return made.exit_code
 
 

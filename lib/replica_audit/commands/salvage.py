@@ -13,7 +13,7 @@ from replica_audit.own_folder import private_files
 
 if TYPE_CHECKING:
     from replica_audit.past.run import PastRun
-    from replica_audit.report.facts.salvage_facts import SavedRecords
+    from replica_audit.report.salvage_report import SavedRecords
     from replica_audit.salvage.run import SalvageRequest
 
 _SALVAGE_HELP = """\
@@ -103,9 +103,9 @@ def _salvage(given: argparse.Namespace) -> int:
 
 def show_saved(saved: SavedRecords) -> int:
     """Print what came of a salvage; returns its exit code."""
-    from replica_audit.report.text import salvage_text
+    from replica_audit.report import salvage_report
 
-    show("\n" + salvage_text.summary(saved))
+    show("\n" + salvage_report.summary(saved))
     return saved.exit_code
 
 

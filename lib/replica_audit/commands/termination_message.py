@@ -61,7 +61,7 @@ def write_run(given: argparse.Namespace, command: str, exit_code: int, report: R
     """Write how a run ended, with its counts. The exit code is the run's, or else that of saving its records."""
     if _path(given) is None:
         return
-    from replica_audit.report.facts.termination_counts import counts_of
+    from replica_audit.report.facts.run_report import counts_of
     from replica_audit.report.text.blocks import meaning
 
     message = meaning(report) if exit_code == report.exit_code else f"{meaning(report)}; --salvage could not save every record"

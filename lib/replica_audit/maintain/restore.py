@@ -19,9 +19,8 @@ from pyspark.sql import SparkSession
 
 from replica_audit.errors import AuditError, UsageError
 from replica_audit.maintain.run import described_failure, refuse_unwritable
-from replica_audit.report.facts.question import no_warehouse
-from replica_audit.report.facts.upkeep_facts import FailedStep, LostRun, Restoration, RestoredTable
-from replica_audit.report.facts.whole_run import lacking_table
+from replica_audit.report.facts.question import lacking_table, no_warehouse
+from replica_audit.report.upkeep_report import FailedStep, LostRun, Restoration, RestoredTable
 from replica_audit.rows import AUDIT_RUNS, REPLICA_LOGS, TABLES
 from replica_audit.rows.runs import AuditRun
 from replica_audit.storage.warehouse.leftovers import LOG

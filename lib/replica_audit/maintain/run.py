@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from replica_audit.errors import AuditError, OutputError
 from replica_audit.report.facts.question import no_warehouse
-from replica_audit.report.facts.upkeep_facts import FailedStep, RunFate, Upkeep, UpkeptTable
+from replica_audit.report.upkeep_report import FailedStep, RunFate, Upkeep, UpkeptTable
 from replica_audit.retention.choice import KnownRun, RunChoice, choose
 from replica_audit.rows import AUDIT_RUNS, FORMER_TABLES, TABLES, Table
 from replica_audit.storage.warehouse import faults

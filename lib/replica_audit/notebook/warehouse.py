@@ -20,7 +20,7 @@ from replica_audit.notebook import run_charts
 from replica_audit.notebook.frames import FrameSource, Value, frame, pandas_frame
 from replica_audit.notebook.run import Run
 from replica_audit.report.facts import question
-from replica_audit.report.facts.whole_run import whole_run
+from replica_audit.report.facts.question import whole_run
 from replica_audit.rows import AUDIT_RUNS, REPLICA_VERDICTS, TABLES
 from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.runs import NOTHING_READ

@@ -14,7 +14,7 @@ from replica_audit.past.run import PastRun, counted, in_order
 from replica_audit.protocol.verdict.acknowledgement import AckState
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import FindingAbout
-from replica_audit.report.facts.acknowledged_findings import AcknowledgedGroup, AcknowledgedPlace
+from replica_audit.report.facts.run_report import AcknowledgedGroup, AcknowledgedPlace
 from replica_audit.rows import FINDINGS
 
 _COLUMN = "acknowledgement"

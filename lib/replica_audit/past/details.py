@@ -16,8 +16,8 @@ from replica_audit.past.run import PastRun, in_order
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.facts.assessment import SEVERITY_NAMES
 from replica_audit.report.facts.run_report import Finding
-from replica_audit.report.facts.worst_first import SEVERITY_NAMES
 from replica_audit.report.page.page_data import Losses, PageData
 from replica_audit.rows import FINDINGS, REPLICA_VERDICTS
 from replica_audit.rows.arrow import nullable_columns

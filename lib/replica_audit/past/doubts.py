@@ -13,7 +13,7 @@ from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
 from replica_audit.protocol.verdict.acknowledgement import AckState
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
-from replica_audit.report.facts.doubts import Doubts
+from replica_audit.report.facts.assessment import Doubts
 from replica_audit.rows import FINDINGS, INPUT_ERRORS, REPLICA_ROLES, REPLICA_VERDICTS
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from replica_audit.errors import UsageError
-from replica_audit.report.facts.whole_run import is_whole
+from replica_audit.report.facts.question import is_whole
 from replica_audit.rows import AUDIT_RUNS, TABLES
 from replica_audit.rows.runs import AuditRun
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables

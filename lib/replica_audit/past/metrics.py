@@ -16,7 +16,7 @@ from replica_audit.past.run import PastRun, counted
 from replica_audit.past.verified import never_checked, oldest_capture, oldest_check
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.run_metrics import ACKNOWLEDGED, REMOVED, TO_REMOVE, ClusterMetrics
+from replica_audit.report.metrics import ACKNOWLEDGED, REMOVED, TO_REMOVE, ClusterMetrics
 from replica_audit.rows import CONSUMER_IMPACTS, INPUT_ERRORS, REPLICA_LOGS, REPLICA_VERDICTS
 from replica_audit.rows.runs import NO_CLUSTER, AuditRun
 

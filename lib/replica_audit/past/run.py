@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from replica_audit.report.facts.whole_run import whole_run
+from replica_audit.report.facts.question import whole_run
 from replica_audit.rows import Table
 from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.columns import hints_of

@@ -15,9 +15,9 @@ from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.recovery.still_open import NOTHING_OPEN, MissingPart, StillOpen
+from replica_audit.report.facts.assessment import CODES_BY_LOSS, SEVERITY_NAMES
 from replica_audit.report.facts.due_facts import NAMED
 from replica_audit.report.facts.question import chosen_run
-from replica_audit.report.facts.worst_first import CODES_BY_LOSS, SEVERITY_NAMES
 from replica_audit.rows.findings import RunFinding
 
 _KEY = ["topic", "partition"]

@@ -48,9 +48,8 @@ from replica_audit.pipeline.request import AuditRequest
 from replica_audit.pipeline.run_rows import RunRows
 from replica_audit.progress import Progress, Stage, TellsEvent
 from replica_audit.protocol.verdict.confirmation import Status
-from replica_audit.report.facts.exit_code import exit_code
+from replica_audit.report.facts.assessment import by_verdict, exit_code, labels
 from replica_audit.report.facts.run_report import Report
-from replica_audit.report.facts.worst_first import by_verdict, labels
 from replica_audit.report.text import findings_text
 from replica_audit.rows import AUDIT_RUNS, BROKER_STARTS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, REPLICA_LOGS
 from replica_audit.rows.encoding import as_dict

@@ -9,7 +9,7 @@ from pathlib import Path
 from replica_audit.model.salvage import ReplayOutcome, ReplayUnit, SalvageUnit, UnitOutcome
 from replica_audit.past.run import PastRun
 from replica_audit.progress import Progress, TellsEvent
-from replica_audit.report.facts.salvage_facts import SavedRecords
+from replica_audit.report.salvage_report import SavedRecords
 from replica_audit.salvage.output import writing
 from replica_audit.salvage.run import SalvageRequest, Tell, salvage
 from replica_audit.stages.salvage import salvaged

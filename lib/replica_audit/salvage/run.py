@@ -16,9 +16,9 @@ from replica_audit.model import NOT_OPENED, Problem
 from replica_audit.model.salvage import ReplayOutcome, ReplayUnit, SalvageUnit, UnitOutcome
 from replica_audit.past.cuts import RunCuts, clusters_with_cuts, cuts_of
 from replica_audit.past.run import PastRun
+from replica_audit.report import salvage_report
 from replica_audit.report.facts.question import Question, find
-from replica_audit.report.facts.salvage_facts import SavedCut, SavedPartition, SavedRecords
-from replica_audit.report.text import salvage_text
+from replica_audit.report.salvage_report import SavedCut, SavedPartition, SavedRecords
 from replica_audit.salvage.output import DOCUMENT, READER, REPLAY, SalvageOutput, file_name, refuse_input, writing
 from replica_audit.salvage.units import units_of
 from replica_audit.stages.salvage_replay import REPLAY_OUTCOME
@@ -147,7 +147,7 @@ def _saved(
         reader_config=f"{REPLAY}/{READER}",
     )
     output.write(f"{REPLAY}/{READER}", [f"{name}={value}\n" for name, value in READER_CONFIG.items()])
-    output.write(DOCUMENT, [salvage_text.document(saved)])
+    output.write(DOCUMENT, [salvage_report.document(saved)])
     output.conclude(saved.as_json())
     return saved
 

@@ -2,17 +2,268 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import assert_never
 
+from replica_audit.protocol.comparison.compaction import CompactionCause
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.advice import compaction_remedies, content_remedies, rejoin_remedies
-from replica_audit.report.advice.cause_remedies import inconclusive
-from replica_audit.report.advice.corrected_lines import corrected_lines
-from replica_audit.report.advice.damage_remedies import damage_steps
-from replica_audit.report.facts.explanation import Explanation
-from replica_audit.report.layout.leader_words import caveat, has_no_leader, what_would_settle_it
-from replica_audit.report.layout.paragraphs import listed
-from replica_audit.rows.codes import Protocol
+from replica_audit.report.advice.partition_remedies import damage_steps
+from replica_audit.report.facts.explanation import ExplainedReplica, Explanation
+from replica_audit.report.layout.leader_words import caveat, has_no_leader, leader_name, once_corrected, what_would_settle_it
+from replica_audit.report.layout.paragraphs import listed, offsets
+from replica_audit.rows.codes import Cause, Protocol
+from replica_audit.rows.pair_structs import MissingOffsets, WrongCheckpointLine
+from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.replicas import EpochStartOffset, FollowerOnceCorrected
+
+
+def corrected_lines(explanation: Explanation) -> Iterator[str]:
+    """The steps, one or two sentences each. Of a file that keeps the follower out the verdict tells every line: it has no step here."""
+    told = explanation.verdict.wrong_lines_broker_id
+    sides = [one for one in (explanation.follower, explanation.leader) if one.broker_id != told and _is_corrected(one)]
+    rejoin = next((found for side in sides if (found := _rejoin(explanation, side)) is not None), None)
+    if rejoin is not None and rejoin.still_diverged and explanation.follower in sides:
+        yield (
+            f"The leader-epoch-checkpoint of broker {rejoin.follower_id} is wrong, but do not correct it yet, and delete neither replica: "
+            f"replayed with the corrected file, follower {rejoin.follower_id} {once_corrected(rejoin)}, and keeps batches that are not "
+            f"those of {leader_name(explanation.verdict)}. Copy both directories away, and find out which of the two is right: compare "
+            "their records (kafka-dump-log.sh --print-data-log)."
+        )
+        return
+    if rejoin is not None and rejoin.is_cut and explanation.applied is None:
+        state = explanation.follower.log
+        end = "" if state is None or state.log_end_offset is None else f", and its log ends at {state.log_end_offset}"
+        yield (
+            f"First copy {explanation.follower.path or 'its directory'} away: once the file is corrected, follower {rejoin.follower_id} "
+            f"{once_corrected(rejoin)}{end}. What it removes may be in no other replica."
+        )
+    for side in sides:
+        yield (
+            f"The leader-epoch-checkpoint of broker {side.broker_id} is wrong. Copy the file again; if the broker has the same file, stop "
+            f"the broker and put the corrected one, which the plan writes (--plan DIR), into {side.path}. "
+            "Do not delete or rename the file: after a clean stop a broker does not rebuild it from the log."
+        )
+
+
+def _is_corrected(side: ExplainedReplica) -> bool:
+    return side.log is not None and side.log.corrected_checkpoint is not None
+
+
+def _rejoin(explanation: Explanation, side: ExplainedReplica) -> FollowerOnceCorrected | None:
+    """What this follower does once every corrected file of the partition is in place."""
+    rejoins = () if side.log is None else side.log.rejoins_once_corrected or ()
+    return next((one for one in rejoins if one.follower_id == explanation.verdict.follower_id), None)
+
+
+def rebatched(refetch: str) -> Iterator[str]:
+    """Logs with the same records in other batches; `refetch`: how the follower fetches again."""
+    yield (
+        "The records need no repair: they are the same on both, and consumers see no difference whichever replica leads. "
+        "But replication never rewrites batches."
+    )
+    yield (
+        "Find out what did: files that were restored from elsewhere or by a tool, or an unnoticed truncation, after which the "
+        "producer sent the same records again."
+    )
+    yield f"To get the same bytes on both: {refetch}."
+
+
+def content_mismatch(explanation: Explanation, refetch: str) -> Iterator[str]:
+    """Logs of equal offsets and epochs with other bytes."""
+    yield (
+        "No truncation removes this: offsets and epochs agree, and the broker that wrote other bytes will serve them as soon as it leads. "
+        "Neither copy is the right one by itself; the leader's is what consumers read now."
+    )
+    yield f"Read both batches{_places(explanation)} and copy both directories away before you change anything."
+    yield f"Then let the follower take the leader's version, or the reverse: {refetch}."
+    yield (
+        "Find the cause: truncation by high watermark (inter.broker.protocol.version below 0.11), a leader that lost its tail and came "
+        "back without an election, or files that were changed by hand or restored from a backup."
+    )
+
+
+def _places(explanation: Explanation) -> str:
+    """How to print what differs: the files and where in them."""
+    found = explanation.verdict.mismatch
+    sides = [side for side in (found.leader, found.follower) if side is not None and side.byte_offset is not None] if found else []
+    if not sides:
+        return " (kafka-dump-log.sh --print-data-log)"
+    files = " and ".join(f"--files {side.path}, position {side.byte_offset}" for side in sides)
+    return f" (kafka-dump-log.sh --print-data-log {files})"
+
+
+def compaction_steps(verdict: ReplicaVerdict, path: str, refetch: str) -> Iterator[str]:
+    """The compaction_steps; `path` is the follower's directory, `refetch` says how it fetches all again."""
+    yield (
+        "Kafka does not notice: ISR and lag stay healthy, and the next leader serves what it has. Until this is done, run no preferred "
+        "election and do not restart the leader."
+    )
+    yield write_again(verdict, path, refetch)
+    yield (
+        "Find the cause: a cleaner that had compacted a log beyond a later truncation, a replica restored from a backup, or a defect of "
+        "the broker's cleaner (compare its version with Kafka's issues)."
+    )
+
+
+def write_again(verdict: ReplicaVerdict, path: str, refetch: str) -> str:
+    """How both come to hold the same keys again; by which replica is wrong."""
+    if any(one.cause == CompactionCause.KEY_MISSING_OR_DELETED for one in verdict.differing_keys or ()):
+        return (
+            f"Copy {path} away. Table compaction_differences lists the keys that only one replica has, with the cause "
+            f"{CompactionCause.KEY_MISSING_OR_DELETED}: ask their owner whether they were deleted. Have them written or deleted "
+            f"again, then rebuild follower {verdict.follower_id} from the leader."
+        )
+    if not any(one.broker_id == verdict.leader_id for one in verdict.differing_keys or ()):
+        return f"Rebuild the follower from the leader: {refetch}."
+    return (
+        f"Copy {path} away: it has the right values of the keys that leader {verdict.leader_id} has wrong (table "
+        f"compaction_differences). Have their owner write these keys again, then rebuild follower {verdict.follower_id} from the leader."
+    )
+
+
+def inconclusive(verdict: ReplicaVerdict, save: str) -> Iterator[str]:  # noqa: C901 - one case for each cause
+    """The steps, by the cause; `save` says how to keep the follower's files."""
+    match verdict.cause:
+        case Cause.NOT_COLLECTED:
+            yield f"Copy the log directories of broker {verdict.follower_id}, too, and audit again."
+        case Cause.LEADER_COPIED_EARLIER | Cause.FOLLOWER_COPIED_EARLIER:
+            yield (
+                "Copy both brokers again: from a storage snapshot of one instant (then set simultaneous_copies: true), or else the "
+                "leader after the follower. Then audit again."
+            )
+        case Cause.NO_COMMON_RANGE:
+            yield (
+                f"Follower {verdict.follower_id} will empty its log and start at the leader's log start. Whether it holds what the "
+                "leader once held can no longer be determined."
+            )
+            yield f"If its records matter, {save}: perhaps no other replica has them."
+        case Cause.NO_EPOCHS:
+            yield (
+                "Records of the formats before v2 (message.format.version below 0.11) carry no epoch: compare the records themselves "
+                "(kafka-dump-log.sh --print-data-log) if it matters."
+            )
+        case Cause.TEXT_NOT_WHOLE:
+            yield "Dump again the segment that the reason names and keep the whole text, or copy the segment itself. Then audit again."
+        case Cause.LEADER_UNKNOWN:
+            yield (
+                "Copy the leader's log directories too, or copy them again. If its own files cannot be read, keep every other replica as "
+                "it is "
+                "until you have chosen the one that leads: the first fetch from a leader that lost its log truncates them."
+            )
+        case Cause.RECORDS_NOT_COMPARED:
+            yield (
+                "The epochs agree. To compare the records, audit the segments themselves: texts of kafka-dump-log and collections have no "
+                "records. Copy again what the reason names as unreadable."
+            )
+        case Cause.DELETED_WHILE_COPIED:
+            yield (
+                "Retention, DeleteRecords or the cleaner removed segments between the listing and the copy. Copy the directory again, with "
+                "replica-audit collect, which retries by itself, or while the broker is stopped, with the hidden files of its log "
+                "directory (.kafka_cleanshutdown shows that it is stopped). Then audit again. If it still has no "
+                "segment, somebody removed the files of a running broker: move its leaderships to other brokers before you restart it."
+            )
+        case Cause.SEGMENTS_NOT_COPIED:
+            yield (
+                "Copy the directory again, with its .log files, and audit again; until then nothing is known about this replica, and "
+                "nothing has to be rebuilt. If the broker has no .log files either, do not start it: it would begin with an empty log, and "
+                "followers of an empty leader truncate all that they hold."
+            )
+        case Cause.TOPIC_ID_IN_DOUBT | Cause.UNKNOWN_BROKER:
+            yield from _whose_it_is(verdict)
+        case None:  # a run of an older version has it in its reason only
+            yield "Fix what the reason names and audit again; until then nothing is known about this follower."
+        case _ as never:
+            assert_never(never)
+
+
+def _whose_it_is(verdict: ReplicaVerdict) -> Iterator[str]:
+    """What to find out where it is not known of which topic, or broker, a directory is."""
+    if verdict.cause == Cause.UNKNOWN_BROKER:
+        yield (
+            f"Find out which broker the folder of broker {verdict.follower_id} is of: meta.properties of its log directories says it; copy "
+            "that file, too. If the broker was taken out of the cluster, keep its directories until nobody needs their records."
+        )
+        return
+    yield (
+        "Move no directory away, and delete none: the logs with the other topic id may be all that is left of the records. Copy them, and "
+        "keep KRaft brokers that hold them stopped: they set a log aside whose id the metadata does not know."
+    )
+    yield (
+        "Ask the cluster for the topic id (kafka-topics.sh --describe), and find out whether the topic was deleted and made again. If not, "
+        "the id of the metadata, or of the empty log, is the wrong one."
+    )
+
+
+def cannot_rejoin(explanation: Explanation, refetch: str) -> Iterator[str]:
+    """How to put the wrong lines right; `refetch` says how the follower fetches again, which helps only where its own file is wrong."""
+    verdict = explanation.verdict
+    lines = verdict.wrong_lines or ()
+    side = explanation.leader if verdict.wrong_lines_broker_id == verdict.leader_id else explanation.follower
+    if not lines:
+        yield (
+            f"Leader {verdict.leader_id} knows no epoch as high as the follower's, and no wrong line of a file is known: let another "
+            "replica lead, or restart the leader: the elected leader enters a new epoch. Then audit again."
+        )
+        return
+    if side is explanation.follower:
+        yield f"Rebuild the follower from the leader: {refetch}. The leader's table is sound."
+        return
+    if verdict.stuck is not None and verdict.stuck.fresh_replica_too:
+        yield (
+            f"Do not move the directory of follower {verdict.follower_id} away: the leader refuses an empty replica at the same epoch, "
+            "too. "
+            f"The wrong file is that of broker {verdict.leader_id}."
+        )
+    file = "leader-epoch-checkpoint" if side.path is None else f"{side.path}/leader-epoch-checkpoint"
+    told = [entry for entry in side.epochs if entry.checkpoint_start_offset is not None]
+    total = len(told) + sum(line.found_offset is None for line in lines) - sum(line.start_offset is None for line in lines)
+    yield (
+        f"Stop broker {verdict.leader_id} cleanly if it runs (SIGTERM; if it is alone in the ISR the partition is offline meanwhile). "
+        f"In {file} {'; '.join(_edit(line, told) for line in lines)}. Line 1 stays 0, the version; line 2 becomes {total}, the number of "
+        "entries; then one `EPOCH START` per line, ascending, each ended by a line feed. Start the broker: the follower catches up by "
+        "itself."
+    )
+    yield (
+        "Or let another member of the ISR lead whose own leader-epoch-checkpoint has the right lines (kafka-leader-election.sh, or a "
+        f"reassignment), then rebuild broker {verdict.leader_id}'s replica: its file stays wrong until then."
+    )
+
+
+def _edit(line: WrongCheckpointLine, told: Sequence[EpochStartOffset]) -> str:
+    """What to do to one line."""
+    if line.start_offset is None:
+        return f"remove the line `{line.epoch} {line.found_offset}`"
+    if line.found_offset is not None:
+        return f"change the line `{line.epoch} {line.found_offset}` to `{line.epoch} {line.start_offset}`"
+    before = max((entry for entry in told if entry.leader_epoch < line.epoch), key=lambda entry: entry.leader_epoch, default=None)
+    where = "as the first entry" if before is None else f"after `{before.leader_epoch} {before.checkpoint_start_offset}`"
+    return f"add the line `{line.epoch} {line.start_offset}` {where}"
+
+
+def hole_of_the_follower(verdict: ReplicaVerdict, hole: MissingOffsets) -> str:
+    """What comes of a hole in a follower's log."""
+    return (
+        f"Kafka will not notice: follower {verdict.follower_id} joins the ISR with the hole, and consumers skip "
+        f"{offsets(hole.first_offset, hole.end_offset)} as soon as it leads. Do not let it lead: run no preferred election and do not "
+        "restart the "
+        "leader until this is done."
+    )
+
+
+def hole_of_the_leader(explanation: Explanation, hole: MissingOffsets, if_it_led: str) -> Iterator[str]:
+    """Where the leader misses what the follower holds: fetching again would take the last copy."""
+    verdict = explanation.verdict
+    follower = f"follower {verdict.follower_id}"
+    yield f"Copy both directories away: {follower} may hold the only copy of {offsets(hole.first_offset, hole.end_offset)}."
+    yield (
+        f"Consumers skip these offsets now, because broker {verdict.leader_id} leads. Do not rebuild {follower}: it would lose "
+        f"them too. {if_it_led}"
+    )
+    yield (
+        f"If the offsets matter, let {follower} lead and then rebuild broker {verdict.leader_id}'s replica; else keep the copy and let "
+        f"{follower} take the leader's version."
+    )
+
 
 _REFETCH = (
     "stop broker {broker}, move {path} out of the log directory (do not delete it), start the broker: it fetches the whole partition "
@@ -41,7 +292,7 @@ def steps(explanation: Explanation) -> Iterator[str]:
             f"leader has, and no broker notices. Rebuild it from the leader: {_refetch(explanation)}. --compare records shows which keys."
         )
     elif verdict.differing_keys and verdict.verdict != Verdict.COMPACTION_DIFFERS:
-        again = compaction_remedies.write_again(verdict, _path(explanation), _refetch(explanation))
+        again = write_again(verdict, _path(explanation), _refetch(explanation))
         yield f"Truncating and fetching again does not bring back keys that were compacted away. {again}"
     if verdict.open_transactions and explanation.outcome and explanation.outcome.physical_offset is not None:
         yield (
@@ -120,10 +371,10 @@ def _log_matching_violation(explanation: Explanation) -> Iterator[str]:
         return
     hole = verdict.hole
     if hole is not None and hole.broker_id == verdict.leader_id:
-        yield from rejoin_remedies.hole_of_the_leader(explanation, hole, _if_it_led(explanation))
+        yield from hole_of_the_leader(explanation, hole, _if_it_led(explanation))
         return
     if not failing and hole is not None:
-        yield rejoin_remedies.hole_of_the_follower(verdict, hole)
+        yield hole_of_the_follower(verdict, hole)
     elif not failing:
         yield (
             f"Kafka will not notice: follower {verdict.follower_id} joins the ISR as it is, and consumers read other records as soon as "
@@ -177,7 +428,7 @@ def _failing(explanation: Explanation) -> Iterator[str]:
 def _cannot_rejoin(explanation: Explanation) -> Iterator[str]:
     if explanation.verdict.truncation_offset is not None and not is_cut_already(explanation):
         yield f"First {_save(explanation)}: it truncates before it gets stuck."
-    yield from rejoin_remedies.cannot_rejoin(explanation, _refetch(explanation))
+    yield from cannot_rejoin(explanation, _refetch(explanation))
 
 
 def _stale_tail(explanation: Explanation) -> Iterator[str]:
@@ -272,9 +523,9 @@ BY_VERDICT: dict[str, Callable[[Explanation], Iterator[str]]] = {
     Verdict.CANNOT_REJOIN: _cannot_rejoin,
     Verdict.TRUNCATED_OTHERWISE: _truncated_otherwise,
     Verdict.STALE_TAIL: _stale_tail,
-    Verdict.CONTENT_MISMATCH: lambda explanation: content_remedies.content_mismatch(explanation, _refetch(explanation)),
-    Verdict.REBATCHED: lambda explanation: content_remedies.rebatched(_refetch(explanation)),
-    Verdict.COMPACTION_DIFFERS: lambda one: compaction_remedies.steps(one.verdict, _path(one), _refetch(one)),
+    Verdict.CONTENT_MISMATCH: lambda explanation: content_mismatch(explanation, _refetch(explanation)),
+    Verdict.REBATCHED: lambda explanation: rebatched(_refetch(explanation)),
+    Verdict.COMPACTION_DIFFERS: lambda one: compaction_steps(one.verdict, _path(one), _refetch(one)),
     Verdict.EPOCH_TABLE_ONLY: _epoch_table_only,
     Verdict.CONSISTENT: _clean,
     Verdict.LAGGING: _clean,

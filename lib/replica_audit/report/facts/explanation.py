@@ -3,28 +3,200 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from replica_audit.protocol.epochs.epoch_table import EpochEntry
-from replica_audit.protocol.epochs.lineage import Span
+from replica_audit.protocol.epochs.lineage import History, Span
+from replica_audit.protocol.verdict.confirmation import FOUND_NOW
+from replica_audit.protocol.verdict.partition_findings import PartitionCode
+from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.recovery.facts import RecoveryFacts
-from replica_audit.report.facts.exchange_steps import Exchange, exchange
-from replica_audit.report.facts.partition_facts import PartitionFacts, damaged_batches, partition_facts
-from replica_audit.report.facts.partition_recovery import partition_recovery
+from replica_audit.report.facts.partition_facts import (
+    PartitionFacts,
+    Tables,
+    below,
+    common_folder,
+    damaged_batches,
+    lies_in,
+    partition_facts,
+)
 from replica_audit.report.facts.question import Question, Subject, find
-from replica_audit.report.facts.short_paths import below, common_folder, lies_in
-from replica_audit.report.facts.spans import LogState, clipped, history_of_batches, history_of_entries, joined
-from replica_audit.report.facts.tables import Tables
+from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange
 from replica_audit.rows.compaction import CompactionDifference
 from replica_audit.rows.damage import DamagedBatch
-from replica_audit.rows.pair_structs import BatchMismatch, DifferingOffsets
+from replica_audit.rows.findings import RunFinding
+from replica_audit.rows.history import ConsumerImpact
+from replica_audit.rows.pair_structs import BatchMismatch, DifferingOffsets, ExchangeRound, HighWatermarkFallback
 from replica_audit.rows.pairs import ReplicaVerdict, TruncationPoint
 from replica_audit.rows.record_differences import RecordDifference
 from replica_audit.rows.replicas import EpochStartOffset, ReplicaLog, SegmentEpoch
 from replica_audit.rows.runs import AuditRun, ReportedProblem
 from replica_audit.rows.starts import ReplicaStart
+from replica_audit.rows.transactions import OpenTransactionRow
 from replica_audit.rows.what_if import WhatIfLeader, WhatIfRule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogState:
+    """One side's log: its table in effect, and its offsets."""
+
+    epochs: tuple[EpochEntry, ...]
+    log_start_offset: int
+    log_end_offset: int
+
+
+def history_of_batches(rows: Iterable[SegmentEpoch], state: LogState) -> list[Span]:
+    """The batches' epochs inside the log, neighbours of one epoch joined."""
+    spans: list[Span] = []
+    reached = state.log_start_offset
+    for row in sorted(rows, key=lambda row: (row.first_offset, row.last_offset)):
+        first, end = max(row.first_offset, reached), min(row.last_offset + 1, state.log_end_offset)
+        if first >= end:
+            continue
+        spans.append(Span(row.leader_epoch, first, end))
+        reached = end
+    return joined(spans)
+
+
+def history_of_entries(entries: Sequence[EpochStartOffset], state: LogState) -> list[Span]:
+    """The epochs of a table inside the log, where its batches are not known; what lies below the first one has none."""
+    spans: list[Span] = []
+    for entry in entries:
+        end = state.log_end_offset if entry.end_offset is None else entry.end_offset
+        first, end = max(entry.start_offset, state.log_start_offset), min(end, state.log_end_offset)
+        if first < end:
+            spans.append(Span(entry.leader_epoch, first, end))
+    first = spans[0].first_offset if spans else state.log_end_offset
+    return [Span(-1, state.log_start_offset, first), *spans] if state.log_start_offset < first else spans
+
+
+def clipped(history: History, first_offset: int, end_offset: int) -> list[Span]:
+    """What of a history lies in [first, end)."""
+    cut = ((span.leader_epoch, max(span.first_offset, first_offset), min(span.end_offset, end_offset)) for span in history)
+    return [Span(epoch, first, end) for epoch, first, end in cut if first < end]
+
+
+def joined(history: Iterable[Span]) -> list[Span]:
+    """Neighbours of one epoch joined."""
+    spans: list[Span] = []
+    for span in history:
+        if spans and spans[-1].leader_epoch == span.leader_epoch and spans[-1].end_offset == span.first_offset:
+            spans[-1] = spans[-1]._replace(end_offset=span.end_offset)
+        else:
+            spans.append(span)
+    return spans
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedStep:
+    """One request, its answer and what the follower does; or its fallback to the high watermark.
+
+    `number` counts the leader's answers from 1; None for the fallback, which is none, and happens `because` of something.
+    `log_end_offset` is the follower's before the step. `own_epoch` and `own_end_offset` are what its own table says of the answered epoch.
+    `truncate_to` is None where nothing is cut; `offset` where the fallback points, or the leader's log starts. `in_memory`: it points to
+    the high watermark of a broker that runs.
+    """
+
+    case: Case
+    log_end_offset: int
+    number: int | None = None
+    fetches: bool = False
+    requested_epoch: int | None = None
+    answered_epoch: int | None = None
+    answered_end_offset: int | None = None
+    own_epoch: int | None = None
+    own_end_offset: int | None = None
+    out_of_range: OutOfRange | None = None
+    truncate_to: int | None = None
+    offset: int | None = None
+    dropped_epochs: tuple[int, ...] = ()
+    because: FallsBack | None = None
+    in_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """All steps of one protocol. `fetch_offset` is where records flow at last; `stuck`: they never do.
+
+    A run of an older version did not record them: then there are no steps, `fetch_offset` is None, and nothing is said of `stuck`.
+    """
+
+    steps: tuple[ExplainedStep, ...]
+    fetch_offset: int | None
+    stuck: bool
+
+
+def exchange(point: TruncationPoint) -> Exchange:
+    """What the run recorded of the exchange."""
+    return Exchange(steps=tuple(_steps(point)), fetch_offset=point.fetch_offset, stuck=bool(point.stuck))
+
+
+def _steps(point: TruncationPoint) -> Iterator[ExplainedStep]:
+    fallback = point.fallback
+    if fallback is not None and not fallback.after_round:
+        yield _falls_back(fallback)
+    for number, answer in enumerate(point.rounds, 1):
+        yield from _step(number, answer)
+        if fallback is not None and fallback.after_round == number:
+            yield _falls_back(fallback)
+
+
+def _falls_back(fallback: HighWatermarkFallback) -> ExplainedStep:
+    return ExplainedStep(
+        case=Case.HIGH_WATERMARK,
+        log_end_offset=fallback.log_end_offset,
+        truncate_to=fallback.truncate_to,
+        offset=fallback.high_watermark,
+        because=fallback.because,
+        in_memory=fallback.in_memory,
+    )
+
+
+def _step(number: int, answer: ExchangeRound) -> Iterator[ExplainedStep]:
+    if answer.decided_by is None or answer.log_end_offset is None:
+        return
+    yield ExplainedStep(
+        case=answer.decided_by,
+        log_end_offset=answer.log_end_offset,
+        number=number,
+        fetches=answer.request is EpochRequest.FETCH,
+        requested_epoch=answer.requested_epoch,
+        answered_epoch=answer.answered_epoch,
+        answered_end_offset=answer.answered_end_offset,
+        own_epoch=answer.own_epoch,
+        own_end_offset=answer.own_end_offset,
+        out_of_range=answer.out_of_range,
+        truncate_to=answer.truncate_to,
+        offset=answer.restart_offset,
+        dropped_epochs=answer.dropped_epochs or (),
+    )
+
+
+def partition_recovery(tables: Tables, run: AuditRun, topic: str, partition: int) -> RecoveryFacts:
+    """Read them; a table that is not there has nothing to say.
+
+    Raises:
+        UsageError: a table cannot be read.
+    """
+    keys: dict[str, str | int] = {"run_id": run.run_id, "cluster_id": run.cluster_id, "topic": topic, "partition": partition}
+    offline = tables.rows("findings", RunFinding, **keys, code=str(PartitionCode.OFFLINE_PARTITION))
+    verdicts = [
+        row
+        for row in tables.rows("replica_verdicts", ReplicaVerdict, **keys)
+        if row.severity != Severity.NONE and row.verdict != Verdict.INCONCLUSIVE
+    ]
+    groups = [row for row in tables.rows("consumer_impacts", ConsumerImpact, **keys) if row.affected]
+    transactions = [row for row in tables.rows("open_transactions", OpenTransactionRow, **keys) if row.hangs_because is not None]
+    return RecoveryFacts(
+        run_id=run.run_id,
+        cluster_id=run.cluster_id,
+        offline=tuple(row for row in offline if row.status in FOUND_NOW),
+        verdicts=tuple(sorted(verdicts, key=lambda row: row.follower_id)),
+        groups=tuple(sorted(groups, key=lambda row: row.group_id)),
+        transactions=tuple(sorted(transactions, key=lambda row: row.first_offset)),
+    )
+
 
 _CURRENT = "current"
 

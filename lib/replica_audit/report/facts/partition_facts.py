@@ -2,22 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW
 from replica_audit.protocol.verdict.logged_incidents import IncidentKind
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.report.facts.short_paths import below
-from replica_audit.report.facts.tables import Tables
+from replica_audit.rows.columns import ClusterId, PartitionNumber, Topic
 from replica_audit.rows.damage import DamagedBatch
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact, LeaderEpoch, LoggedIncident
-from replica_audit.rows.replicas import FutureReplica, ReplicaRole
+from replica_audit.rows.replicas import FutureReplica, ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import AuditRun
 from replica_audit.rows.sequence_gaps import MissingSequences
 from replica_audit.rows.transactions import OpenTransactionRow, TransactionFacts
 from replica_audit.rows.what_if import WhatIfLeader
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+RowT = TypeVar("RowT", bound="DataclassInstance")
+
+
+class Tables(Protocol):
+    """Tables by name, a class of rows whose fields name the wanted columns, and the values that columns must equal.
+
+    `cut_short` names the tables that held more rows than were read.
+    """
+
+    location: str
+    cut_short: list[str]
+
+    def has(self, table: str) -> bool:
+        """Whether there is such a table."""
+
+    def rows(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
+        """The rows, in no order."""
+
+    def distinct(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
+        """The rows, each value once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOfRow:
+    """The cluster that a row is about."""
+
+    cluster_id: ClusterId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPartition:
+    """The partition that a row is about."""
+
+    topic: Topic
+    partition: PartitionNumber
+
+
+def common_folder(logs: Sequence[ReplicaLog]) -> str:
+    """The deepest folder that holds all log directories; empty if there is none."""
+    folders = {posixpath.dirname(log.log_dir) for log in logs}
+    return posixpath.commonpath(folders) if folders and len({path.startswith("/") for path in folders}) == 1 else ""
+
+
+def below(folder: str, text: str) -> str:
+    """A text without the folder that its paths begin with."""
+    return text.replace(f"{folder}/", "") if folder.strip("/") else text
+
+
+def lies_in(folder: str, path: str) -> bool:
+    """Whether a path is a folder, or lies in it."""
+    return path == folder or path.startswith(f"{folder}/")
+
 
 PARTITION_TABLES = (
     "replica_roles",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, NamedTuple
 
+from replica_audit.protocol.verdict.acknowledgement import AckState
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
-from replica_audit.report.facts.acknowledged_findings import AcknowledgedGroup
-from replica_audit.report.facts.doubts import NO_DOUBTS, Doubts
-from replica_audit.report.facts.exit_code import compared_followers, exit_code_of_start
+from replica_audit.report.facts.assessment import NO_DOUBTS, Doubts, compared_followers, exit_code_of_start
 from replica_audit.rows.columns import hints_of
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact
@@ -19,6 +19,29 @@ from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.runs import NOTHING_READ, ReportedProblem
 from replica_audit.rows.starts import BrokerStart, ReplicaStart
 from replica_audit.rows.what_if import WhatIfLeader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcknowledgedPlace:
+    """A partition that a finding is about."""
+
+    cluster_id: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcknowledgedGroup:
+    """Open findings that one entry of the file is about, `count` of them; `partitions` are of the first. `until`: the last day."""
+
+    state: AckState
+    reason: str
+    who: str
+    until: date
+    line: int
+    count: int
+    codes: tuple[str, ...]
+    partitions: tuple[AcknowledgedPlace, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,3 +320,29 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     return [_plain(one) for one in value] if isinstance(value, tuple) else value
+
+
+def counts_of(report: Report) -> dict[str, Any]:
+    """The run's id and counts. `findings` and its split by `codes` are without those that are acknowledged."""
+    return {
+        "run_id": report.run_id,
+        "clusters": len(report.clusters),
+        "partitions": sum(cluster.partitions for cluster in report.clusters),
+        "replicas": sum(cluster.replicas for cluster in report.clusters),
+        "findings": report.finding_count,
+        "new": sum(report.new_findings.values()),
+        "codes": _codes(report),
+        "acknowledged": report.acknowledged_count,
+        "input_errors": report.problem_count,
+    }
+
+
+def _codes(report: Report) -> dict[str, int]:
+    """How many findings have each code: verdicts on followers, leaders that cannot be read, partitions."""
+    counts: Counter[str] = Counter()
+    for cluster in report.clusters:
+        counts.update({code: count for code, count in cluster.verdicts.items() if SEVERITIES[Verdict(code)] is not Severity.NONE})
+    counts.subtract(report.acknowledged_verdicts)
+    counts[Verdict.UNREADABLE] += report.unreadable_leaders
+    counts.update(report.partition_codes)
+    return {str(code): count for code, count in counts.items() if count > 0}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
+from replica_audit.rows.replicas import FollowerOnceCorrected
 
 PAIR_WITHOUT_LEADER = "?>F: no leader is known, so that F is not compared."  # of `pair`, in a legend
 
@@ -96,3 +97,10 @@ def what_would_settle_it(one: ComparedWith) -> str:
         case _:
             how = "audit with a cluster-metadata.json"
     return f"{caveat(one)} {ask}, or {how}, before acting on this; a clean verdict proves nothing here."
+
+
+def once_corrected(one: FollowerOnceCorrected) -> str:
+    """What it does to its log, without a subject."""
+    if one.restart_offset is not None:
+        return f"empties its log and starts at {one.restart_offset}"
+    return "truncates nothing" if one.truncation_offset is None else f"truncates to {one.truncation_offset}"

@@ -19,8 +19,7 @@ from replica_audit.errors import visible
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
 from replica_audit.report.facts.explanation import Explained
 from replica_audit.report.facts.run_report import Finding
-from replica_audit.report.page.listing import for_script, rows_json
-from replica_audit.report.page.page_data import PageData
+from replica_audit.report.page.page_data import PageData, for_script, rows_json
 from replica_audit.report.page.partition import Section, anchors, command, section
 from replica_audit.report.page.plain_words import MEANINGS, counted, headline, number, verdict_counts
 from replica_audit.report.text.blocks import broker_notes, checks, meaning

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from replica_audit.program import option, program
 from replica_audit.recovery.start_text import of_transactions
-from replica_audit.report.advice.damage_remedies import good_copies, what_is_wrong
+from replica_audit.report.advice.partition_remedies import (
+    abort_command,
+    about_the_tool,
+    good_copies,
+    hanging,
+    standing,
+    stops_consumers,
+    to_be_saved,
+    what_is_wrong,
+    whose,
+)
 from replica_audit.report.advice.remedies import steps
+from replica_audit.report.facts.assessment import SEVERITY_NAMES
 from replica_audit.report.facts.explanation import Explained, Explanation
 from replica_audit.report.facts.partition_facts import PartitionFacts
 from replica_audit.report.facts.run_report import Report
-from replica_audit.report.facts.worst_first import SEVERITY_NAMES
 from replica_audit.report.layout.leader_words import caveat, known_from, leader_name
 from replica_audit.report.layout.paragraphs import listed, moment, offsets
-from replica_audit.report.page.hanging import Hanging, hanging_of
-from replica_audit.report.page.partition_tables import PageTable, grids_of_partition
 from replica_audit.report.page.picture import Picture, picture, worst_first
 from replica_audit.report.page.plain_words import counted, in_short, number, who_is_right
 from replica_audit.report.page.sheet import NARROW, WIDE
@@ -28,8 +38,87 @@ from replica_audit.report.text.exchange_text import DOCUMENTS, StepWords
 from replica_audit.report.text.explanation_text import described
 from replica_audit.report.text.explanation_text import facts as text_facts
 from replica_audit.report.text.offline_text import elections, in_sync, since
+from replica_audit.report.text.partition_text import where
 from replica_audit.rows.codes import Case
 from replica_audit.rows.pairs import ReplicaVerdict
+
+_MOST, _MOST_COMMANDS = 5, 50
+
+
+class Hanging(NamedTuple):
+    """Transactions that nobody will end: what they are, whom they stop, what to do first, and the commands that end them."""
+
+    which: tuple[str, ...]
+    short: str
+    steps: tuple[str, ...]
+    about_the_tool: str
+    commands: tuple[str, ...]
+
+
+def hanging_of(facts: PartitionFacts) -> Hanging | None:
+    """What the page says of them; None if none is known to hang."""
+    found = hanging(facts.transactions)
+    if not found:
+        return None
+    return Hanging(
+        tuple(f"{where(one)}: {whose(one)} {standing(one)}." for one in found[:_MOST]),
+        stops_consumers(facts.transactions),
+        tuple(to_be_saved(found, facts.topic, facts.partition)),
+        about_the_tool(found),
+        tuple(" ".join(abort_command(one, facts.topic, facts.partition)) for one in found[:_MOST_COMMANDS]),
+    )
+
+
+_MOST_ROWS = 50
+_NUMBER = re.compile(r"[-?]|\d+(\+\d+)?|policy|same")
+
+
+class PageTable(NamedTuple):
+    """A table: what it is, its head, its rows."""
+
+    caption: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def columns(self) -> list[tuple[str, bool]]:
+        """The headings, and whether the cells below are numbers."""
+        cells = zip(*self.rows, strict=True)
+        return [(name, any(column) and all(map(_is_number, column))) for name, column in zip(self.head, cells, strict=True)]
+
+
+def _is_number(cell: str) -> bool:
+    return not cell or _NUMBER.fullmatch(cell) is not None
+
+
+def grids_of_partition(facts: PartitionFacts) -> Iterator[PageTable]:
+    """Groups, damage, open transactions, gaps, choices, replicas and elections, as far as there are any."""
+    hit = [impact for impact in facts.impacts if impact.affected is not False]
+    if hit:
+        more = f" (the worst {_MOST_ROWS} of {number(len(hit))})" if len(hit) > _MOST_ROWS else ""
+        rows = tuple((*partition_text.group_row(impact), impact.reason) for impact in hit[:_MOST_ROWS])
+        yield PageTable(f"Affected consumer groups{more}", (*partition_text.GROUP_HEAD, "what happens"), rows)
+    if facts.damaged:
+        rows = tuple(map(partition_text.damage_row, facts.damaged[:_MOST_ROWS]))
+        yield PageTable(partition_text.DAMAGE_TITLE, partition_text.DAMAGE_HEAD, rows)
+    if facts.transactions:
+        caption = f"{partition_text.TRANSACTION_TITLE}. {stops_consumers(facts.transactions)}"
+        yield PageTable(
+            caption, partition_text.TRANSACTION_HEAD, tuple(map(partition_text.transaction_row, facts.transactions[:_MOST_ROWS]))
+        )
+    if facts.gaps:
+        yield PageTable(partition_text.GAP_TITLE, partition_text.GAP_HEAD, tuple(map(partition_text.gap_row, facts.gaps[:_MOST_ROWS])))
+    if facts.choices:
+        yield PageTable(
+            "Each replica as the leader, smallest loss first",
+            partition_text.CHOICE_HEAD,
+            tuple(map(partition_text.choice_row, facts.choices)),
+        )
+    if facts.roles:
+        yield PageTable("The replicas", partition_text.ROLE_HEAD, tuple(map(partition_text.role_row, facts.roles)))
+    if facts.elections:
+        yield PageTable("Elections in the metadata log", partition_text.ELECTION_HEAD, tuple(partition_text.election_rows(facts.elections)))
+
 
 _MOST_ERRORS = 5
 _UNCLEAN = "unclean"

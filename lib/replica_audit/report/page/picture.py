@@ -5,21 +5,48 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import assert_never
 
-from replica_audit.report.facts.exchange_steps import ExplainedStep
-from replica_audit.report.facts.explanation import Explained, ExplainedReplica, Explanation
-from replica_audit.report.facts.worst_first import SEVERITY_NAMES
-from replica_audit.report.layout.axis import Axis, Need, axis
-from replica_audit.report.layout.drawing import Stroke, tick_places
+from replica_audit.report.facts.assessment import SEVERITY_NAMES
+from replica_audit.report.facts.explanation import Explained, ExplainedReplica, ExplainedStep, Explanation
+from replica_audit.report.layout.drawing import Axis, Need, Stroke, axis, tick_places
 from replica_audit.report.layout.leader_words import has_no_leader, is_inferred, nobody
-from replica_audit.report.layout.paragraphs import offsets
+from replica_audit.report.layout.paragraphs import epoch, offsets
 from replica_audit.report.page.sheet import LINE, UNIT, Box, Label, Line, Paper, Sheet
-from replica_audit.report.page.short_steps import in_few_words
 from replica_audit.report.text.drawn_logs import CONFLICTS, GOES, KEPT, strokes
 from replica_audit.rows.codes import Case
 from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.pairs import TruncationPoint
 from replica_audit.words import count
+
+
+def in_few_words(step: ExplainedStep) -> tuple[str, str, str]:
+    """Question, answer and effect; the exchange in full stands below the picture."""
+    does = "" if step.truncate_to is None else f"truncates to {step.truncate_to}"
+    if step.case is Case.OUT_OF_RANGE_RESTART:
+        does = f"starts again, empty, at {step.offset}"
+    if step.number is None:
+        return f"falls back to its high watermark {step.offset}", "", does
+    asked = f"fetches from {step.log_end_offset}" if step.fetches else f"asks where {epoch(step.requested_epoch)} ends"
+    if step.fetches and step.requested_epoch is not None:
+        asked += f" ({epoch(step.requested_epoch)})"
+    match step.case:
+        case Case.RECORDS:
+            answer = "leader: records"
+        case Case.UNDEFINED:
+            answer = "leader: does not know"
+        case Case.NO_EPOCH:
+            answer = f"leader: {step.answered_end_offset}"
+        case Case.OUT_OF_RANGE_LONGER | Case.OUT_OF_RANGE_RESTART | Case.OUT_OF_RANGE_AGAIN:
+            answer = "leader: out of range"
+        case Case.COMMON_EPOCH | Case.UNKNOWN_EPOCH | Case.LATER_EPOCH:
+            answer = f"leader: {epoch(step.answered_epoch)} ends at {step.answered_end_offset}"
+        case Case.HIGH_WATERMARK:
+            answer = ""  # nothing was asked
+        case _ as never:
+            assert_never(never)
+    return asked, answer, does
+
 
 COLOURS = 8
 _BAR, _FLAG, _TRACK, _GAP = 24, 15, 14, 8

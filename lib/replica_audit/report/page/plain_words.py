@@ -8,9 +8,9 @@ from typing import NamedTuple
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
 from replica_audit.report.advice.remedies import is_cut_already
+from replica_audit.report.facts.assessment import VERDICTS_BY_LOSS
 from replica_audit.report.facts.explanation import Explanation
 from replica_audit.report.facts.run_report import Report
-from replica_audit.report.facts.worst_first import VERDICTS_BY_LOSS
 from replica_audit.report.layout.leader_words import is_inferred, nobody
 from replica_audit.report.layout.paragraphs import offsets
 from replica_audit.report.page.page_data import PageData

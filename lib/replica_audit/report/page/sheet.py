@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from replica_audit.report.layout.axis import Axis
+from replica_audit.report.layout.drawing import Axis
 
 UNIT = 8  # a column of the axis; a digit of the offsets above it is 7.2
 LINE = 14

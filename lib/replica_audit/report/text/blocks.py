@@ -14,9 +14,9 @@ from replica_audit.program import option, program
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
-from replica_audit.report.advice.transaction_remedies import in_short
+from replica_audit.report.advice.partition_remedies import in_short
+from replica_audit.report.facts.assessment import SEVERITY_NAMES
 from replica_audit.report.facts.run_report import Cluster, Finding, OldestCapture, ProblemKind, Report
-from replica_audit.report.facts.worst_first import SEVERITY_NAMES
 from replica_audit.report.layout.leader_words import PAIR_WITHOUT_LEADER, pair
 from replica_audit.report.layout.paragraphs import CommandLine
 from replica_audit.report.text import findings_text

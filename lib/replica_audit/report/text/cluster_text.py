@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from replica_audit.protocol.cluster.epoch_answers import AnswerDifference
-from replica_audit.report.layout.fitted_table import fitted
-from replica_audit.report.layout.paragraphs import paragraph
+from replica_audit.report.layout.paragraphs import fitted, paragraph
 from replica_audit.words import count
 
 MOST_LISTED = 50

@@ -11,12 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from replica_audit.protocol.epochs.epoch_table import EpochEntry
-from replica_audit.report.facts.exchange_steps import Exchange, ExplainedStep
-from replica_audit.report.facts.explanation import Explanation, Outcome
-from replica_audit.report.facts.spans import LogState
-from replica_audit.report.layout.fitted_table import fitted
+from replica_audit.report.facts.explanation import Exchange, ExplainedStep, Explanation, LogState, Outcome
 from replica_audit.report.layout.leader_words import leader_name
-from replica_audit.report.layout.paragraphs import epoch, listed, paragraph
+from replica_audit.report.layout.paragraphs import epoch, fitted, listed, paragraph
 from replica_audit.rows.codes import Case, FallsBack, OutOfRange, Protocol
 from replica_audit.rows.pair_structs import RefusedFetch
 from replica_audit.rows.pairs import TruncationPoint

@@ -10,13 +10,10 @@ from replica_audit.recovery.start_text import of_transactions
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.advice.remedies import steps
 from replica_audit.report.facts.due_facts import due_of
-from replica_audit.report.facts.explanation import Explained, ExplainedReplica, Explanation, Outcome
-from replica_audit.report.facts.spans import clipped
+from replica_audit.report.facts.explanation import Explained, ExplainedReplica, Explanation, Outcome, clipped
 from replica_audit.report.layout.drawing import WIDTH
-from replica_audit.report.layout.fitted_table import fitted
 from replica_audit.report.layout.leader_words import has_no_leader, is_inferred, known_from, leader_name
-from replica_audit.report.layout.left_out import whole_in
-from replica_audit.report.layout.paragraphs import columns, epoch, listed, moment, offsets, paragraph, span_of_time
+from replica_audit.report.layout.paragraphs import columns, epoch, fitted, listed, moment, offsets, paragraph, span_of_time, whole_in
 from replica_audit.report.text.brokers_text import replica_start
 from replica_audit.report.text.drawn_logs import drawing_lines
 from replica_audit.report.text.exchange_text import document_step_lines, exchange_lines, observed_lines, rule_lines

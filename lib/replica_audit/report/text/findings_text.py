@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 from replica_audit.protocol.verdict.acknowledgement import AckState
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.protocol.verdict.verdict import Verdict
-from replica_audit.report.facts.acknowledged_findings import AcknowledgedGroup, AcknowledgedPlace
-from replica_audit.report.facts.run_report import Finding, Report
-from replica_audit.report.facts.worst_first import CODES_BY_LOSS, SEVERITY_NAMES
+from replica_audit.report.facts.assessment import CODES_BY_LOSS, SEVERITY_NAMES
+from replica_audit.report.facts.run_report import AcknowledgedGroup, AcknowledgedPlace, Finding, Report
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.pairs import ReplicaVerdict
 

@@ -6,23 +6,23 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from replica_audit.protocol.transactions.lost_sequences import GapDoubt
-from replica_audit.report.advice.damage_remedies import affected, good_copies, what_is_wrong
-from replica_audit.report.advice.transaction_remedies import (
+from replica_audit.report.advice.partition_remedies import (
     abort_command,
     about_the_tool,
+    affected,
     coordinator,
     elsewhere,
+    good_copies,
     hanging,
     open_since,
     standing,
     stops_consumers,
     to_be_saved,
+    what_is_wrong,
     whose,
 )
 from replica_audit.report.facts.partition_facts import PARTITION_TABLES, PartitionFacts
-from replica_audit.report.layout.fitted_table import fitted
-from replica_audit.report.layout.left_out import whole_in
-from replica_audit.report.layout.paragraphs import listed, offsets, paragraph
+from replica_audit.report.layout.paragraphs import fitted, listed, offsets, paragraph, whole_in
 from replica_audit.report.text.offline_text import elections, in_sync, since
 from replica_audit.rows.damage import DamagedBatch
 from replica_audit.rows.history import ConsumerImpact, LeaderEpoch
@@ -66,7 +66,7 @@ def damage_row(one: DamagedBatch) -> tuple[str, ...]:
 
 
 TRANSACTION_TITLE = "Open transactions"
-TRANSACTION_HEAD = ("offsets", "whose", "open_since", "state", "coordinator", "on other replicas")
+TRANSACTION_HEAD = ("offsets", "whose", "since", "state", "coordinator", "on other replicas")
 _MOST_TRANSACTIONS, _COMMAND_WIDTH = 10, 66
 
 
@@ -116,7 +116,7 @@ def transaction_row(one: TransactionFacts) -> tuple[str, ...]:
     return (
         where(one).removeprefix("Offsets ").removeprefix("Offset "),
         whose(one),
-        open_since(one).removeprefix("open_since "),
+        open_since(one).removeprefix("since "),
         standing(one),
         coordinator(one),
         "; ".join(elsewhere(one)) or "none shows it",

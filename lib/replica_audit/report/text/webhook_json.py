@@ -17,8 +17,8 @@ from replica_audit.interruption import SIGNALS, exit_code_of
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity
-from replica_audit.report.facts.run_metrics import ACKNOWLEDGED, ClusterMetrics
-from replica_audit.report.facts.worst_first import SEVERITY_NAMES
+from replica_audit.report.facts.assessment import SEVERITY_NAMES
+from replica_audit.report.metrics import ACKNOWLEDGED, ClusterMetrics
 from replica_audit.report.text.json_report import ListsOfRows
 from replica_audit.words import count
 
