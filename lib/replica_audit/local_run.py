@@ -18,8 +18,8 @@ from replica_audit.engine.listing import listed_amounts
 from replica_audit.engine.local import ClusterAudit, audit_cluster
 from replica_audit.engine.second_process import can_share
 from replica_audit.model import BytesToRead, Problem
-from replica_audit.past.acknowledged import with_acknowledgement
 from replica_audit.past.doubts import doubts_of
+from replica_audit.past.findings import with_acknowledgement
 from replica_audit.past.starts import broker_starts, known_of_brokers, open_outcomes
 from replica_audit.progress import Progress, Stage, TellsEvent
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements

@@ -12,9 +12,8 @@ import pytest
 from replica_audit.config import Settings
 from replica_audit.local_run import triage
 from replica_audit.past.cuts import cuts_of
-from replica_audit.past.due import due_facts
 from replica_audit.past.metrics import run_metrics
-from replica_audit.past.recovery import recovery_of
+from replica_audit.past.recovery import due_facts, recovery_of
 from replica_audit.past.run import PastRun
 from replica_audit.past.starts import starts_of
 from replica_audit.protocol.exchange.replay import Protocol

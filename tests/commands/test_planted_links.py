@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.commands import outputs, termination_message
-from replica_audit.commands.new_folder import write_folder
+from replica_audit.commands import outputs, running
+from replica_audit.commands.outputs import write_folder
 from replica_audit.commands.progress_file import followed
 from replica_audit.errors import OutputError, UsageError
 from replica_audit.formats.salvage.saved_file import SavedFile, outcome_of
@@ -104,8 +104,8 @@ def test_what_is_written_in_place_is_not_written_through_the_link_of_another_use
     victim.write_text("precious", encoding="utf-8")
     if planted(path, victim, 12345):
         with pytest.raises(UsageError, match="a link that another user made"):
-            termination_message.begin(argparse.Namespace(termination_message=path))
-        termination_message.write_ending(argparse.Namespace(termination_message=path), "audit", 0, "fine")
+            running.begin(argparse.Namespace(termination_message=path))
+        running.write_ending(argparse.Namespace(termination_message=path), "audit", 0, "fine")
         with pytest.raises(UsageError, match="a link that another user made"):
             followed(path, "audit", None, lambda _told: 0)
     assert victim.read_text(encoding="utf-8") == "precious"
@@ -124,13 +124,13 @@ def test_the_file_of_another_user_is_not_written_into(tmp_path: Path, monkeypatc
     given_away(path)
     monkeypatch.delenv("SUDO_UID", raising=False)
     with pytest.raises(UsageError, match="belongs to another user"):
-        termination_message.begin(argparse.Namespace(termination_message=path))
-    termination_message.write_ending(argparse.Namespace(termination_message=path), "audit", 0, "fine")
+        running.begin(argparse.Namespace(termination_message=path))
+    running.write_ending(argparse.Namespace(termination_message=path), "audit", 0, "fine")
     with pytest.raises(UsageError, match="belongs to another user"):
         followed(path, "audit", None, lambda _told: 0)
     assert path.read_text(encoding="utf-8") == "planted"
     monkeypatch.setenv("SUDO_UID", "12345")
-    termination_message.write_ending(argparse.Namespace(termination_message=path), "audit", 0, "fine")
+    running.write_ending(argparse.Namespace(termination_message=path), "audit", 0, "fine")
     assert "fine" in path.read_text(encoding="utf-8")
 
 
@@ -157,7 +157,7 @@ def test_what_root_has_and_terminals_of_others_are_written_to(tmp_path: Path, mo
     path.touch()
     if os.geteuid() == 0:
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
-        termination_message.write_ending(argparse.Namespace(termination_message=path), "audit", 0, "fine")
+        running.write_ending(argparse.Namespace(termination_message=path), "audit", 0, "fine")
         assert path.read_text(encoding="utf-8")
     terminal, seen = os.openpty()
     name = Path(os.ttyname(seen))

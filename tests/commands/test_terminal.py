@@ -17,7 +17,7 @@ from rich.cells import cell_len
 
 from replica_audit import cli
 from replica_audit.commands import terminal
-from replica_audit.commands.progress_lines import ProgressLines
+from replica_audit.commands.progress_file import ProgressLines
 from replica_audit.progress import Progress, ProgressEvent, ProgressKind
 from replica_audit.report.facts.run_report import Choice, Impact, ProblemKind, Report
 from replica_audit.report.text import plain_text as text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from replica_audit import cli
-from replica_audit.commands.termination_message import MOST_BYTES
+from replica_audit.commands.running import MOST_BYTES
 from tests.formats.rights import as_nobody, open_to_all
 from tests.house.checkout import ROOT
 from tests.support.before_spark import before_spark

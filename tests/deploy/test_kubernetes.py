@@ -13,7 +13,7 @@ import yaml
 
 from replica_audit import acknowledged
 from replica_audit.cli import DEFECT, INTERRUPTED
-from replica_audit.commands.termination_message import MOST_BYTES
+from replica_audit.commands.running import MOST_BYTES
 from replica_audit.errors import LostProcessError
 from tests.deploy.manifests import DEPLOY, Document, containers, documents, keys, misspelt, of_kind, parsed, pod_of
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from replica_audit import open_warehouse
-from replica_audit.notebook import run_charts
+from replica_audit.notebook import charts
 from replica_audit.notebook.run import Run
 from replica_audit.notebook.warehouse import Warehouse
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
@@ -79,7 +79,7 @@ def test_a_run_without_losses_is_zero_not_left_out(tmp_path: Path) -> None:
 
 
 def test_of_many_runs_the_latest_are_drawn_and_the_plot_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_charts, "MOST_RUNS", 2)
+    monkeypatch.setattr(charts, "MOST_RUNS", 2)
     for night in range(3):
         write_warehouse(tmp_path, SAMPLE / "multi-round", run_id=f"night-{night}", started_at=STARTED + timedelta(days=night))
     chart = open_warehouse(str(tmp_path)).history()

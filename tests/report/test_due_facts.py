@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from replica_audit.config import Settings
 from replica_audit.local_run import triage
-from replica_audit.past.due import due_facts
-from replica_audit.past.recovery import recovery_of
+from replica_audit.past.recovery import due_facts, recovery_of
 from replica_audit.past.run import PastRun
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
 from replica_audit.report.advice.decisions import decisions

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from replica_audit.notebook import run_charts
+from replica_audit.notebook import charts
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.logged_incidents import IncidentKind
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
@@ -99,9 +99,9 @@ class TestAVerdict:
         assert verdict in remedies.BY_VERDICT
 
     def test_in_the_notebook(self, verdict: Verdict) -> None:
-        assert run_charts.VERDICTS.index(str(verdict)) == list(Verdict).index(verdict)
+        assert charts.VERDICTS.index(str(verdict)) == list(Verdict).index(verdict)
         rows = pd.DataFrame([{"cluster_id": "c", "follower_id": 2, "verdict": str(verdict)}])
-        assert str(verdict) in str(run_charts.heatmap(rows, "first").to_dict())
+        assert str(verdict) in str(charts.heatmap(rows, "first").to_dict())
 
     def test_in_the_document(self, verdict: Verdict) -> None:
         assert f"| `{verdict}` | {SEVERITIES[verdict]} |" in VERDICTS_DOC

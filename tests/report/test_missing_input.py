@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from replica_audit.past.missing_input import MissingInput, PresentCluster, missing_input, without_acknowledged
+from replica_audit.past.earlier_runs import MissingInput, PresentCluster, missing_input, without_acknowledged
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgement, Acknowledgements
 from replica_audit.rows.runs import AuditRun
 from tests.support.rows import sparse

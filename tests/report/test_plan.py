@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.commands.new_folder import check_folder, write_folder
+from replica_audit.commands.outputs import check_folder, write_folder
 from replica_audit.errors import OutputError, UsageError
 from replica_audit.recovery import plan as recovery_plan
 from replica_audit.recovery.commands import rows_csv, table_csv

@@ -12,8 +12,7 @@ from deltalake import DeltaTable
 
 from replica_audit import cli
 from replica_audit.config import Settings
-from replica_audit.past.due import due_facts
-from replica_audit.past.recovery import recovery_of
+from replica_audit.past.recovery import due_facts, recovery_of
 from replica_audit.past.run import PastRun
 from replica_audit.report.facts.due_facts import due_of
 from replica_audit.storage.warehouse.reader import WarehouseTables

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from replica_audit.commands.webhook import is_wanted
+from replica_audit.commands.audit import is_wanted
 from replica_audit.config import Settings
 from replica_audit.local_run import triage
 from replica_audit.past.findings import ListedRows

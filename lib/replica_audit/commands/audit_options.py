@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replica_audit.commands.command import Option, tell
+from replica_audit.commands.command import Option, show, tell
 from replica_audit.program import shipped
 
 if TYPE_CHECKING:
     from replica_audit.acknowledged import Acknowledgements
     from replica_audit.config import Settings
+if TYPE_CHECKING:
+    from replica_audit.config import Settings
+
 
 COLUMNS_HELP = """\
 columns of the summary:
@@ -126,3 +131,25 @@ def settings_of(given: argparse.Namespace) -> Settings:
     from replica_audit import config  # what takes long to import is imported only where it is used: --help must not wait for it
 
     return config.load(given.config, {key: value for key, value in vars(given).items() if key in config.Settings.model_fields})
+
+
+COST = Option(
+    flag="--cost",
+    help="only list the input, and show how many bytes each mode of --compare reads and about how long that takes; no segment is read",
+    arguments={"action": "store_true"},
+)
+
+
+def show_cost(inputs: Sequence[str], metadata: Path | None, settings: Settings) -> int:
+    """Print the cost of every cluster, and of all; the exit code is 0, or 3 where an input is not counted.
+
+    Raises:
+        UsageError: the inputs contradict each other, or nothing in them can be audited.
+    """
+    from replica_audit.local_run import amounts_to_read
+    from replica_audit.report.cost import Amount, render
+
+    listed, problems = amounts_to_read(inputs, settings, metadata=metadata)
+    not_counted = [f"{one.path}: {one.detail}. Remedy: {one.remedy}" for one in problems]
+    show(render([Amount(name=cluster, **asdict(amounts)) for cluster, amounts in listed.items()], not_counted))
+    return 3 if problems else 0

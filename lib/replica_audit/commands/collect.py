@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from replica_audit.commands import outputs
 from replica_audit.commands.command import Command, Option, show, tell
-from replica_audit.commands.progress_file import PROGRESS, followed
-from replica_audit.commands.progress_lines import ProgressLines
-from replica_audit.commands.termination_message import TERMINATION_MESSAGE, write_ending
+from replica_audit.commands.progress_file import PROGRESS, ProgressLines, followed
+from replica_audit.commands.running import TERMINATION_MESSAGE, write_ending
 from replica_audit.errors import UsageError
 from replica_audit.own_folder import private_files
 from replica_audit.progress import TellsEvent, to_all

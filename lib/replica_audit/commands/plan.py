@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replica_audit.commands.command import Command, Option, tell
-from replica_audit.commands.new_folder import check_folder, write_folder
+from replica_audit.commands.outputs import check_folder, write_folder
 from replica_audit.errors import UsageError
 from replica_audit.words import count
 
@@ -110,7 +110,7 @@ def _planned(facts: RecoveryFacts, policy: str) -> Plan:
 
 
 def _files(run: PastRun, plan: Plan, gone: Sequence[int] | None) -> Iterator[tuple[str, str, bool]]:
-    from replica_audit.past.acknowledged import found
+    from replica_audit.past.findings import found
     from replica_audit.past.starts import starts_of
     from replica_audit.recovery.document import render_plan
     from replica_audit.report.text.brokers_text import broker_lines

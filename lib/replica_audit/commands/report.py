@@ -87,7 +87,7 @@ def write_page(run: PastRun, flag: str, output: Path, top: int | None = None) ->
 
 def page(run: PastRun, top: int) -> str:
     """The HTML page of a run, with its worst `top` findings."""
-    from replica_audit.past.details import page_data
+    from replica_audit.past.report import page_data
     from replica_audit.past.unstored_rows import WithUnstored
     from replica_audit.report.facts.explanation import Explained, explain
     from replica_audit.report.facts.question import Question

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from replica_audit.commands.command import show, tell
-from replica_audit.commands.progress_lines import ProgressLines
+from replica_audit.commands.progress_file import ProgressLines
 from replica_audit.errors import visible
 from replica_audit.progress import ProgressEvent, ProgressKind, TellsEvent
 

@@ -8,16 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replica_audit.commands import outputs
-from replica_audit.commands.audit_options import COLUMNS_HELP, INPUT, RULES, SAMPLE, acknowledged_of, settings_of, show_former_settings
+from replica_audit.commands.audit_options import (
+    COLUMNS_HELP,
+    COST,
+    INPUT,
+    RULES,
+    SAMPLE,
+    acknowledged_of,
+    settings_of,
+    show_cost,
+    show_former_settings,
+)
 from replica_audit.commands.command import Command, Option, show, tell
-from replica_audit.commands.cost import COST, show_cost
 from replica_audit.commands.explain import PROTOCOLS
-from replica_audit.commands.new_folder import check_folder
+from replica_audit.commands.outputs import check_folder
 from replica_audit.commands.plan import GONE, GROUPS
-from replica_audit.commands.progress_file import PROGRESS, followed
-from replica_audit.commands.progress_lines import ProgressLines
+from replica_audit.commands.progress_file import PROGRESS, ProgressLines, followed
+from replica_audit.commands.running import TERMINATION_MESSAGE, write_run
 from replica_audit.commands.salvage import REPLAY_ALSO
-from replica_audit.commands.termination_message import TERMINATION_MESSAGE, write_run
 from replica_audit.errors import UsageError
 from replica_audit.own_folder import private_files
 from replica_audit.progress import TellsEvent, to_all

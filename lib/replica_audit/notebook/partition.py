@@ -14,9 +14,8 @@ import pandas as pd
 from replica_audit.commands.command import show
 from replica_audit.errors import InputError, UsageError
 from replica_audit.formats.replicas.batch_range import Located, batches_in
-from replica_audit.notebook import batch_chart, lineage_chart
-from replica_audit.notebook.batch_frames import aligned, batch_frame, side_by_side
-from replica_audit.notebook.frames import FrameSource, Value, frame
+from replica_audit.notebook import charts
+from replica_audit.notebook.frames import FrameSource, Value, aligned, batch_frame, frame, side_by_side
 from replica_audit.notebook.simulation import PartitionSimulator, frame_of, simulated_frame
 from replica_audit.past.unstored_rows import WithUnstored
 from replica_audit.protocol.simulation.situation import Action
@@ -82,7 +81,7 @@ class Partition:
             first: lowest offset to show, inclusive; None for a window around what differs, or all where nothing does.
             last: highest offset, inclusive; None likewise.
         """
-        return lineage_chart.lineage(self._explained, self._unpaired(), first, last)
+        return charts.lineage(self._explained, self._unpaired(), first, last)
 
     def table(self, name: str, **equal: Any) -> Any:
         """Any table's rows on this partition in this run; `spark=` and columns by name as for `Run.table`."""
@@ -168,7 +167,7 @@ class Partition:
     def batch_plot(self, follower: int | None = None, *, before: int = 3, most: int = 60) -> alt.LayerChart:
         """Plot what `side_by_side` gives: every batch a box, the CRC in its tooltip. Its data: side and the batches' columns."""
         one = self._pair(follower)
-        return batch_chart.batch_plot(
+        return charts.batch_plot(
             self.side_by_side(one.verdict.follower_id, before=before, most=most), self.name, one.verdict.leader_id, one.verdict.follower_id
         )
 
@@ -206,14 +205,14 @@ class Partition:
         differing = (one for one in followers if one.verdict.divergence_offset is not None or one.verdict.removed_offsets)
         return next(differing, followers[0])
 
-    def _unpaired(self) -> list[lineage_chart.Stretch]:
+    def _unpaired(self) -> list[charts.Stretch]:
         """Where there is no follower, what the epoch tables of the replicas tell."""
         if self._explained.followers:
             return []
         rows = self.epochs().dropna(subset=["end_offset"])
         held = rows[rows["in_effect"] & (rows["end_offset"] > rows["start_offset"])]
         return [
-            lineage_chart.Stretch(
+            charts.Stretch(
                 f"broker {row['broker_id']}", str(row["leader_epoch"]), int(row["start_offset"]), int(row["end_offset"]), "stays"
             )
             for row in held.to_dict("records")

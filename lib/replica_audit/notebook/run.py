@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 import pandas as pd
 
-from replica_audit.notebook import run_charts
+from replica_audit.notebook import charts
 from replica_audit.notebook.frames import FrameSource, Value, frame, pandas_frame
 from replica_audit.notebook.partition import Partition
 from replica_audit.notebook.simulation import frame_of, simulated_frame
@@ -185,7 +185,7 @@ class Run:
     def heatmap(self, *, cluster: str | None = None) -> alt.LayerChart:
         """Plot how many followers each broker has of each verdict. Its data: cluster_id, broker_id, broker, verdict, followers."""
         equal = _keys(self.run_id, cluster)
-        return run_charts.heatmap(pandas_frame(self._place.tables, REPLICA_VERDICTS, equal), self.run_id)
+        return charts.heatmap(pandas_frame(self._place.tables, REPLICA_VERDICTS, equal), self.run_id)
 
     def __repr__(self) -> str:
         return f"Run {self.run_id} of {self.run_date}: {count(len(self.clusters), 'cluster')}"

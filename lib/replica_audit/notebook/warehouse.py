@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 from replica_audit.config import load
 from replica_audit.errors import UsageError
 from replica_audit.local_run import triage as audit_here
-from replica_audit.notebook import run_charts
+from replica_audit.notebook import charts
 from replica_audit.notebook.frames import FrameSource, Value, frame, pandas_frame
 from replica_audit.notebook.run import Run
 from replica_audit.report.facts import question
@@ -151,7 +151,7 @@ class Warehouse:
 
     def history(self, *, cluster: str | None = None) -> alt.LayerChart:
         """Plot how many followers had each verdict in each complete run. Its data: run_id, started_at, verdict, followers."""
-        return run_charts.history(self.runs(cluster=cluster))
+        return charts.history(self.runs(cluster=cluster))
 
     def lost_over_time(self, *, cluster: str | None = None) -> alt.LayerChart:
         """Plot what followers had to cut in each complete run, and what of it had been committed and is lost.
@@ -163,7 +163,7 @@ class Warehouse:
         committed: Any = pc.coalesce(cuts["removed_committed"], cuts[_OLDER])
         cuts = cuts.set_column(2, "removed_committed", committed)
         sums = cuts.group_by("run_id").aggregate([(name, "sum") for name in ("removed_records", "removed_committed")])
-        return run_charts.lost_over_time(self.runs(cluster=cluster), sums.to_pandas())
+        return charts.lost_over_time(self.runs(cluster=cluster), sums.to_pandas())
 
     def __repr__(self) -> str:
         runs = self.run_ids

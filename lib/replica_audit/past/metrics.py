@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit.errors import UsageError
-from replica_audit.past.acknowledged import OPEN, findings, found, known_verdicts_by_cluster
+from replica_audit.past.doubts import never_checked, oldest_capture, oldest_check
+from replica_audit.past.findings import OPEN, findings, found, known_verdicts_by_cluster
 from replica_audit.past.run import PastRun, counted
-from replica_audit.past.verified import never_checked, oldest_capture, oldest_check
 from replica_audit.protocol.verdict.confirmation import Status
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.metrics import ACKNOWLEDGED, REMOVED, TO_REMOVE, ClusterMetrics

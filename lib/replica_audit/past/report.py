@@ -17,14 +17,13 @@ import pyarrow.dataset as ds
 
 from replica_audit.errors import UsageError
 from replica_audit.model.problem_codes import NOT_READ_WHOLE
-from replica_audit.past.acknowledged import OPEN, findings, found, fully_known, groups, known_verdicts, without_known
-from replica_audit.past.doubts import doubts_of
-from replica_audit.past.due import due_facts
-from replica_audit.past.recovery import recovery_facts
+from replica_audit.past.doubts import doubts_of, never_checked, oldest_capture, oldest_check
+from replica_audit.past.findings import OPEN, findings, found, fully_known, groups, kept_runs, known_verdicts, without_known
+from replica_audit.past.findings import findings as findings_of
+from replica_audit.past.findings import found as found_of
+from replica_audit.past.recovery import due_facts, recovery_facts
 from replica_audit.past.run import PastRun, counted, in_order
 from replica_audit.past.starts import starts_of
-from replica_audit.past.unconfirmed import kept_runs
-from replica_audit.past.verified import never_checked, oldest_capture, oldest_check
 from replica_audit.protocol.cluster.leadership import INFERRED
 from replica_audit.protocol.cluster.metadata_image import ElectionKind
 from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
@@ -45,6 +44,7 @@ from replica_audit.report.facts.run_report import (
     ReportedDecision,
     findings_about_followers,
 )
+from replica_audit.report.page.page_data import Losses, PageData
 from replica_audit.rows import (
     CONSUMER_IMPACTS,
     FINDINGS,
@@ -55,6 +55,7 @@ from replica_audit.rows import (
     TRUNCATION_POINTS,
     WHAT_IF_LEADERS,
 )
+from replica_audit.rows.arrow import nullable_columns
 from replica_audit.rows.columns import hints_of
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact
@@ -324,3 +325,92 @@ def _null_first(problems: pa.Table) -> pa.Table:
         filled: Any = pc.fill_null(problems[name], pa.scalar(-1, pa.int64()))
         problems = problems.set_column(problems.schema.get_field_index(name), name, filled)
     return problems
+
+
+_KEYS = ["cluster_id", "code", "topic", "partition", "broker_id"]
+_COLUMNS = [*_KEYS, "finding_key", "severity"]
+_RESOLVED = 50
+_LEADERS = 200
+
+
+def page_data(run: PastRun, top: int) -> PageData:
+    """Everything that the page of a run shows of the run as a whole, with the worst `top` findings.
+
+    Raises:
+        UsageError: a table cannot be read.
+    """
+    report = report_of(run, top)
+    about = run.runs[0]
+    return PageData(
+        report=report,
+        started_at=about.started_at,
+        finished_at=max((row.finished_at for row in run.runs if row.finished_at is not None), default=None),
+        run_date=about.run_date,
+        inputs=about.inputs or (),
+        versions=tuple(sorted((about.versions or {}).items())),
+        settings=tuple((name, str(value)) for name, value in sorted(run.settings.items())),
+        losses=_losses(run),
+        statuses=_statuses(run, report.findings),
+        leaders=_leaders(run),
+        resolved=_some(run, run.read(FINDINGS, _COLUMNS, ds.field("status") == str(Status.RESOLVED)), _RESOLVED),
+        unconfirmed=_some(run, findings_of(run, _COLUMNS, [str(Status.UNCONFIRMED)]), _RESOLVED),
+    )
+
+
+def _losses(run: PastRun) -> Losses:
+    lost = run.read(
+        REPLICA_VERDICTS,
+        [*PARTITION, "verdict", "follower_id", "removed_committed"],
+        ds.field("verdict") == str(Verdict.COMMITTED_LOSS),
+    )
+    lost = without_known(run, lost)
+    each = lost.group_by(PARTITION).aggregate([("removed_committed", "max"), ([], "count_all")]).to_pylist()
+    return Losses(
+        partitions=len(each),
+        offsets=sum(row["removed_committed_max"] for row in each),
+        at_least=any(row["count_all"] > 1 for row in each),
+    )
+
+
+def _statuses(run: PastRun, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """The status of each finding."""
+    if not findings:
+        return ()
+    schema = nullable_columns(FINDINGS, _KEYS)
+    wanted = pa.Table.from_pylist(
+        [
+            {
+                "cluster_id": f.cluster_id,
+                "code": f.row.verdict,
+                "topic": f.row.topic,
+                "partition": f.row.partition,
+                "broker_id": f.row.follower_id,
+            }
+            for f in findings
+        ],
+        schema=schema,
+    ).append_column("place", pa.array(range(len(findings)), pa.int64()))
+    known = run.read(FINDINGS, [*_KEYS, "status"], ds.field("status").isin(FOUND_NOW))
+    joined = wanted.join(known, _KEYS, join_type="left outer")
+    said = {row["place"]: row["status"] or "" for row in joined.select(["place", "status"]).to_pylist()}
+    return tuple(said[place] for place in range(len(findings)))
+
+
+def _leaders(run: PastRun) -> tuple[RunFinding, ...]:
+    """Findings that are no verdict on a follower: leaders that cannot be read, and those of a partition, the worst first."""
+    unreadable = str(Verdict.UNREADABLE)
+    codes = [unreadable, *map(str, PartitionCode)]
+    found = found_of(run, _COLUMNS, ds.field("code").isin(codes))
+    if not len(found):
+        return ()
+    followers = run.read(REPLICA_VERDICTS, [*PARTITION, "verdict", "follower_id"], ds.field("verdict") == unreadable)
+    keys = [*PARTITION, "code", "broker_id"]
+    return _some(run, found.join(followers, keys, [*PARTITION, "verdict", "follower_id"], join_type="left anti"), _LEADERS)
+
+
+def _some(run: PastRun, found: pa.Table, most: int) -> tuple[RunFinding, ...]:
+    ranked = found.append_column("severity_rank", pc.index_in(found["severity"], pa.array(SEVERITY_NAMES)))
+    first = pa.array([str(PartitionCode.OFFLINE_PARTITION)])
+    ranked = ranked.append_column("code_rank", pc.index_in(found["code"], first))  # null comes last
+    order = [(name, "ascending") for name in ("severity_rank", "code_rank", *_KEYS)]
+    return whole_findings(run, found.take(in_order(ranked, order)[:most]))

@@ -39,8 +39,7 @@ from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTION
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
 from replica_audit.past.agreement import RunNumbers, disagreement
 from replica_audit.past.doubts import doubts_of
-from replica_audit.past.earlier_runs import earlier_runs, refuse_damaged
-from replica_audit.past.missing_input import MissingInput, PresentCluster, missing_input, without_acknowledged
+from replica_audit.past.earlier_runs import MissingInput, PresentCluster, earlier_runs, missing_input, refuse_damaged, without_acknowledged
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.past.starts import broker_starts, known_of_brokers, open_outcomes
