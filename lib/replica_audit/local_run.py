@@ -30,9 +30,8 @@ from replica_audit.rows.arrow import batch_of, schema_of
 from replica_audit.rows.runs import NO_CLUSTER
 from replica_audit.rows.starts import BrokerStart
 from replica_audit.storage.inputs.first_look import refuse_useless
-from replica_audit.storage.inputs.sources import Root, discover
-from replica_audit.storage.inputs.whole_input import about_cluster, problems_of_input
-from replica_audit.storage.warehouse.memory import MemoryTables
+from replica_audit.storage.inputs.sources import Root, about_cluster, discover, problems_of_input
+from replica_audit.storage.warehouse.arrow_tables import MemoryTables
 from replica_audit.storage.warehouse.versions import versions
 from replica_audit.words import count
 

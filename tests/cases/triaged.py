@@ -12,7 +12,7 @@ from replica_audit.local_run import triage
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.report.text.plain_text import render
-from replica_audit.storage.warehouse.memory import MemoryTables
+from replica_audit.storage.warehouse.arrow_tables import MemoryTables
 
 Row = dict[str, Any]
 

@@ -20,7 +20,7 @@ from kafka.protocol.admin import AlterClientQuotasRequest
 
 from replica_audit.cli import main
 from replica_audit.formats.metadata import cluster_metadata, metadata_log
-from replica_audit.storage.cluster import topics, verification
+from replica_audit.storage.cluster import description, verification
 from replica_audit.storage.cluster.connection import Brokers
 from replica_audit.storage.cluster.description import describe
 from tests.describe.secured import ADMIN_PASSWORD, GUEST_PASSWORD, SECRETS, SecuredLab
@@ -252,8 +252,8 @@ def test_who_may_nothing_is_told_what_is_hidden(degraded: Degraded, said: Callab
 
 def test_many_small_questions_give_the_same(degraded: Degraded, said: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
     """As a cluster with more partitions and topics than fit one question is asked."""
-    monkeypatch.setattr(topics, "_PARTITIONS_AT_ONCE", 2)
-    monkeypatch.setattr(topics, "_TOPICS_AT_ONCE", 1)
+    monkeypatch.setattr(description, "_PARTITIONS_AT_ONCE", 2)
+    monkeypatch.setattr(description, "_TOPICS_AT_ONCE", 1)
     found = said(degraded.lab.addresses("PLAINTEXT", 1))
     assert found.document["topics"] == degraded.document["topics"]
     monkeypatch.setattr(verification, "PARTITIONS_AT_ONCE", 1)

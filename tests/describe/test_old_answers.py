@@ -6,8 +6,7 @@ from kafka.protocol.consumer import OffsetForLeaderEpochResponse
 
 from replica_audit.protocol.cluster.epoch_answers import LeaderThen
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, table
-from replica_audit.storage.cluster.tables_then import PartitionThen
-from replica_audit.storage.cluster.verification import Asked, taken
+from replica_audit.storage.cluster.verification import Asked, PartitionThen, taken
 
 THEN = LeaderThen(leader_id=1, entries=table([(0, 0)]), log_end_offset=10)
 

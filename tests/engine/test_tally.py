@@ -10,10 +10,9 @@ import pyarrow as pa
 from replica_audit.engine.tally import _TALLY, _of_task
 from replica_audit.report.text import findings_text
 from replica_audit.rows import COUNTED, REPLICA_LOGS, REPLICA_VERDICTS
-from replica_audit.rows.arrow import OUTCOMES
+from replica_audit.rows.arrow import OUTCOMES, WrittenFile
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.findings import CheckedPartition, FoundFinding
-from replica_audit.rows.outcomes import WrittenFile
 from tests.rows.values import full_row
 
 FILE = full_row(WrittenFile)

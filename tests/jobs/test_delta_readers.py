@@ -21,8 +21,7 @@ from replica_audit.maintain.run import UpkeepRequest, maintain
 from replica_audit.pipeline import AuditRequest, audit
 from replica_audit.rows import FINDINGS, OF_PARTITIONS, TABLES
 from replica_audit.storage.warehouse import upkeep
-from replica_audit.storage.warehouse.tables import DeltaWarehouse
-from replica_audit.storage.warehouse.upgrades import CHANGE_FEED
+from replica_audit.storage.warehouse.tables import CHANGE_FEED, DeltaWarehouse
 from tests.support.delta_readers import Rows, comparable, in_delta_rs, in_duckdb
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from replica_audit.config import Settings
 from replica_audit.rows import INPUT_ERRORS, OF_PARTITIONS
 from replica_audit.rows.arrow import AUDITED
-from replica_audit.rows.checks import checker
+from replica_audit.rows.columns import checker
 from tests.collect.collections import collect_broker
 from tests.mutation.mutators import ANY, BINARY, common, mutated
 from tests.mutation.run import interrupted

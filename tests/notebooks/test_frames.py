@@ -21,7 +21,7 @@ from replica_audit.notebook.run import Run
 from replica_audit.notebook.warehouse import Warehouse
 from replica_audit.past.unstored_rows import UNSTORED
 from replica_audit.rows import TABLES
-from replica_audit.rows.pair_structs import ExchangeRound
+from replica_audit.rows.pairs import ExchangeRound
 from tests.notebooks.execution import RUNS, inputs_of
 from tests.support.warehouse import STARTED, forget_rows_of_tables, write_rows, write_warehouse
 

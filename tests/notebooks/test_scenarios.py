@@ -8,26 +8,26 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from replica_audit.notebook import replay
-from replica_audit.notebook.replay import Log, Scenario
+from replica_audit.notebook import scenarios
+from replica_audit.notebook.scenarios import Log, Scenario
 from replica_audit.protocol.exchange.replay import Protocol
 from tests.notebooks.test_partition import spec_data
 from tests.scenarios.disks import Audited, Cluster, Disk
 
 ALL = [
-    replay.kip_101_1_restart(),
-    replay.kip_101_1_failover(),
-    replay.kip_101_2(),
-    *(replay.kip_279_1(n) for n in (11, 15, 20, 21, 25, 40)),
-    replay.kip_279_1(15, leader_batch=5),
-    replay.kip_279_1(25, follower_batch=5),
-    replay.kip_279_1(25, follower_batch=4),
-    replay.kip_279_2(),
-    replay.kip_279_3(),
-    replay.kip_279_3(high_watermark=2),
-    replay.many_elections(),
-    replay.pair([(0, 0, 9), (2, 10, 14)], [(0, 0, 29)], high_watermark=30),
-    replay.pair([(1, 0, 9), (10, 12, 30)], [(1, 0, 9), (9, 10, 19)], high_watermark=10, title="the leader never heard of epoch 9"),
+    scenarios.kip_101_1_restart(),
+    scenarios.kip_101_1_failover(),
+    scenarios.kip_101_2(),
+    *(scenarios.kip_279_1(n) for n in (11, 15, 20, 21, 25, 40)),
+    scenarios.kip_279_1(15, leader_batch=5),
+    scenarios.kip_279_1(25, follower_batch=5),
+    scenarios.kip_279_1(25, follower_batch=4),
+    scenarios.kip_279_2(),
+    scenarios.kip_279_3(),
+    scenarios.kip_279_3(high_watermark=2),
+    scenarios.many_elections(),
+    scenarios.pair([(0, 0, 9), (2, 10, 14)], [(0, 0, 29)], high_watermark=30),
+    scenarios.pair([(1, 0, 9), (10, 12, 30)], [(1, 0, 9), (9, 10, 19)], high_watermark=10, title="the leader never heard of epoch 9"),
 ]
 IDS = [f"{number}: {scenario.title}" for number, scenario in enumerate(ALL)]
 
@@ -63,13 +63,15 @@ def test_a_scenario_is_what_an_audit_of_its_files_says(tmp_path: Path, scenario:
 @pytest.mark.parametrize(
     ("scenario", "offset", "outcome"),
     [
-        pytest.param(replay.kip_279_1(15), None, "the fetcher fails", id="n < 20"),
-        pytest.param(replay.kip_279_1(15, leader_batch=5), None, "silently diverged", id="n < 20, a batch begins at 16"),
-        pytest.param(replay.kip_279_1(20), None, "silently diverged", id="n = 20"),
-        pytest.param(replay.kip_279_1(25), 21, "records are missing for good", id="n > 20"),
-        pytest.param(replay.kip_279_1(25, follower_batch=5), 21, "silently diverged", id="n > 20, a batch begins at 21"),
-        pytest.param(replay.kip_279_1(25, follower_batch=4), 21, "silently diverged and records are missing for good", id="n > 20, both"),
-        pytest.param(replay.kip_279_3(), 1, "silently diverged", id="scenario 3"),
+        pytest.param(scenarios.kip_279_1(15), None, "the fetcher fails", id="n < 20"),
+        pytest.param(scenarios.kip_279_1(15, leader_batch=5), None, "silently diverged", id="n < 20, a batch begins at 16"),
+        pytest.param(scenarios.kip_279_1(20), None, "silently diverged", id="n = 20"),
+        pytest.param(scenarios.kip_279_1(25), 21, "records are missing for good", id="n > 20"),
+        pytest.param(scenarios.kip_279_1(25, follower_batch=5), 21, "silently diverged", id="n > 20, a batch begins at 21"),
+        pytest.param(
+            scenarios.kip_279_1(25, follower_batch=4), 21, "silently diverged and records are missing for good", id="n > 20, both"
+        ),
+        pytest.param(scenarios.kip_279_3(), 1, "silently diverged", id="scenario 3"),
     ],
 )
 def test_what_kip_279_says_of_kip_101(scenario: Scenario, offset: int | None, outcome: str) -> None:
@@ -80,24 +82,24 @@ def test_what_kip_279_says_of_kip_101(scenario: Scenario, offset: int | None, ou
 
 @pytest.mark.parametrize("n", [11, 15, 20, 25, 40])
 def test_the_answers_epoch_makes_n_not_matter(n: int) -> None:
-    table = replay.kip_279_1(n).table().set_index("protocol")
+    table = scenarios.kip_279_1(n).table().set_index("protocol")
     for protocol in ("kip-279", "truncate-on-fetch"):
         assert (table.loc[protocol, "truncation_offset"], table.loc[protocol, "outcome"]) == (11, "agrees with the leader")
 
 
 def test_rounds_are_told_in_order() -> None:
-    rounds = replay.kip_279_3().rounds("kip-279")
+    rounds = scenarios.kip_279_3().rounds("kip-279")
     asked = rounds[rounds["request"] == "offset_for_leader_epoch"]
     assert asked[["requested_epoch", "answered_epoch", "answered_end_offset", "truncate_to"]].to_numpy().tolist() == [
         [2, 1, 1, 1],
         [0, 0, 0, 0],
     ]
-    fetches = replay.many_elections().rounds("truncate-on-fetch")
+    fetches = scenarios.many_elections().rounds("truncate-on-fetch")
     assert list(fetches["fetch_offset"]) == [40, 25, 12, 5]
 
 
 def test_the_plot_draws_the_follower_after_each_protocol() -> None:
-    chart = replay.kip_279_1(25).plot()
+    chart = scenarios.kip_279_1(25).plot()
     data = spec_data(chart)
     after = {
         name: [(row["leader_epoch"], row["first_offset"], row["end_offset"]) for row in data if row["replica"] == name and "fate" in row]
@@ -115,10 +117,10 @@ def test_the_plot_draws_the_follower_after_each_protocol() -> None:
 
 
 def test_what_conflicts_is_marked_by_more_than_colour() -> None:
-    data = spec_data(replay.kip_279_1(20).plot())
+    data = spec_data(scenarios.kip_279_1(20).plot())
     assert [row["label"] for row in data if row.get("fate") == "conflicts"] == ["2 !"]
 
 
 def test_an_unknown_protocol_is_refused() -> None:
     with pytest.raises(ValueError, match="kip-320"):
-        replay.kip_279_3().rounds("kip-320")
+        scenarios.kip_279_3().rounds("kip-320")

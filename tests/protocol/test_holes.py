@@ -10,7 +10,7 @@ from replica_audit.protocol.comparison.holes import hole_at
 from replica_audit.protocol.epochs.replica_log import load_log
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import Verdict, judge
-from replica_audit.rows.pair_structs import MissingOffsets
+from replica_audit.rows.pairs import MissingOffsets
 from tests.protocol.logs import compare, replica, segment
 
 WHOLE = replica(1, [(1, 0, 29)], epochs=[(1, 0)])

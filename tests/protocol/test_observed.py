@@ -26,7 +26,7 @@ from replica_audit.protocol.comparison.observed import ObservedCut, ObservedTrun
 from replica_audit.protocol.exchange.replay import Protocol, Step, Truncation
 from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.rows.codes import EpochRequest, FallsBack
-from replica_audit.rows.pair_structs import ContradictingLine, HighWatermarkFallback
+from replica_audit.rows.pairs import ContradictingLine, HighWatermarkFallback
 from tests.support import in_process
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "clusters"  # only beside the sources

@@ -12,7 +12,7 @@ from replica_audit.protocol.epochs.lineage import history_of_runs
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Judgement, Severity, Verdict, judge
-from replica_audit.rows.pair_structs import ContradictingLine
+from replica_audit.rows.pairs import ContradictingLine
 from tests.protocol.logs import Batch, compare, replica
 
 UP: dict[str, Any] = {"alive": True}

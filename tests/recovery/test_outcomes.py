@@ -24,13 +24,12 @@ from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.codes import Cause
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.findings import AcknowledgedBy, FoundFinding, SetAsideLog
-from replica_audit.rows.pair_structs import RecordsByTransaction
-from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.pairs import RecordsByTransaction, ReplicaVerdict
 from replica_audit.rows.replicas import ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import ReportedProblem
 from replica_audit.rows.starts import OUTCOME_OF, BrokerStart, ReplicaStart, StartBecause, StartOutcome
 from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
-from replica_audit.storage.warehouse.memory import MemoryTables
+from replica_audit.storage.warehouse.arrow_tables import MemoryTables
 from tests.recovery.blank_rows import row
 from tests.support import in_process
 

@@ -13,7 +13,7 @@ from replica_audit.local_run import Triaged, triage
 from replica_audit.past.agreement import RunNumbers, disagreement
 from replica_audit.rows import AUDIT_RUNS, BROKER_STARTS, FINDINGS, OF_PARTITIONS, REPLICA_STARTS, REPLICA_VERDICTS
 from replica_audit.rows.runs import AuditRun
-from replica_audit.storage.warehouse.memory import MemoryTables
+from replica_audit.storage.warehouse.arrow_tables import MemoryTables
 
 COUNTED_TWICE = {"committed_loss", "copy-first", "order", "repair-first", "unknown"}
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"

@@ -13,8 +13,7 @@ from replica_audit.config import Settings
 from replica_audit.errors import UsageError
 from replica_audit.report.facts.explanation import explain
 from replica_audit.report.facts.question import Question
-from replica_audit.storage.warehouse.arrow_tables import ArrowTables
-from replica_audit.storage.warehouse.chosen_partitions import ChosenPartitions
+from replica_audit.storage.warehouse.arrow_tables import ArrowTables, ChosenPartitions
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from tests.support.warehouse import write_warehouse
 

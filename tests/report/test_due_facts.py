@@ -23,7 +23,7 @@ from replica_audit.rows import AUDIT_RUNS, CONSUMER_IMPACTS, FINDINGS, OPEN_TRAN
 from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.findings import ElectionChoice
-from replica_audit.storage.warehouse.memory import MemoryTables
+from replica_audit.storage.warehouse.arrow_tables import MemoryTables
 from tests.rows.values import full_row
 
 DATA = Path(__file__).resolve().parents[1] / "data"

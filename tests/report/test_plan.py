@@ -29,11 +29,10 @@ from replica_audit.report.facts.due_facts import due_of
 from replica_audit.rows.codes import Cause
 from replica_audit.rows.findings import ElectionChoice, RunFinding
 from replica_audit.rows.history import ConsumerImpact
-from replica_audit.rows.pair_structs import RecordsByTransaction
-from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.pairs import RecordsByTransaction, ReplicaVerdict
+from replica_audit.rows.records import OpenTransactionRow
 from replica_audit.rows.replicas import CorrectedLine, FollowerOnceCorrected, ReplicaLog, ReplicaRole
 from replica_audit.rows.starts import BrokerStart
-from replica_audit.rows.transactions import OpenTransactionRow
 from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
 from tests.support.rows import sparse
 

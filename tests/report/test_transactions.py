@@ -16,7 +16,7 @@ from replica_audit.report.facts.question import Question
 from replica_audit.report.layout.paragraphs import CommandLine
 from replica_audit.report.page.partition import Section, section
 from replica_audit.report.text.json_report import json_pieces
-from replica_audit.rows.transactions import HangingTransaction
+from replica_audit.rows.records import HangingTransaction
 from tests.page.runs import page_data
 from tests.report.audited import KEYS, Row, TablesInMemory
 from tests.report.test_partition_text import alone, pair, told, words

@@ -14,8 +14,15 @@ from replica_audit.rows.audited import AuditedPartition
 from replica_audit.rows.columns import Table
 from replica_audit.rows.encoding import RowMismatchError, as_dict, row_of, with_columns_of
 from replica_audit.rows.findings import CheckedPartition, RunFinding
-from replica_audit.rows.pair_structs import EvidenceFact, ExchangeRound
-from replica_audit.rows.pairs import EPOCH_END_OFFSETS, TRUNCATION_POINTS, EpochEndOffset, ReplicaVerdict, TruncationPoint
+from replica_audit.rows.pairs import (
+    EPOCH_END_OFFSETS,
+    TRUNCATION_POINTS,
+    EpochEndOffset,
+    EvidenceFact,
+    ExchangeRound,
+    ReplicaVerdict,
+    TruncationPoint,
+)
 from replica_audit.stages.valid_rows import CODE, encoded_audits
 from tests.rows.values import full_row
 

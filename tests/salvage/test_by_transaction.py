@@ -11,7 +11,7 @@ import pytest
 from replica_audit.partition.pairs import second_read
 from replica_audit.past.run import PastRun
 from replica_audit.rows.columns import hints_of
-from replica_audit.rows.pair_structs import RecordsByTransaction
+from replica_audit.rows.pairs import RecordsByTransaction
 from tests.collect.collections import collect_cluster
 from tests.formats import record_files as rf
 from tests.salvage.made import FOLLOWER, audited, replica, rows, saved, with_epoch

@@ -15,8 +15,7 @@ from deltalake import DeltaTable
 from replica_audit.errors import UsageError
 from replica_audit.maintain.run import UpkeepRequest, maintain
 from replica_audit.rows import AUDIT_RUNS, INPUT_ERRORS, SEGMENT_EPOCHS, TABLES
-from replica_audit.storage.warehouse.foreign_sql import is_comparison, refuse_foreign_sql
-from replica_audit.storage.warehouse.reader import WarehouseTables
+from replica_audit.storage.warehouse.reader import WarehouseTables, is_comparison, refuse_foreign_sql
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from replica_audit.storage.warehouse.transactions import Transactions
 from tests.storage.test_transactions import brokers, write

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica_audit.rows import AUDIT_RUNS
-from replica_audit.storage.warehouse import leftovers
+from replica_audit.storage.warehouse import damage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,9 +21,9 @@ CHECKSUM = f".{TEMPORARY}.crc"
 
 def begun(table: Path, *names: str) -> Path:
     """A table that was begun long ago, with these files in its log."""
-    (table / leftovers.LOG / "_staged_commits").mkdir(parents=True)
+    (table / damage.LOG / "_staged_commits").mkdir(parents=True)
     for name in names:
-        (table / leftovers.LOG / name).write_text("{")
+        (table / damage.LOG / name).write_text("{")
     for path in (*table.rglob("*"), table):
         os.utime(path, (1, 1))
     return table
@@ -32,32 +32,32 @@ def begun(table: Path, *names: str) -> Path:
 @pytest.mark.parametrize("names", [(), (TEMPORARY,), (TEMPORARY, CHECKSUM)])
 def test_a_table_that_was_begun_goes(tmp_path: Path, names: tuple[str, ...]) -> None:
     table = begun(tmp_path / "findings", *names)
-    assert leftovers.clear_begun(table, 20)
+    assert damage.clear_begun(table, 20)
     assert not list(table.iterdir())
 
 
 @pytest.mark.parametrize("name", [COMMIT, "notes.txt", f"x{TEMPORARY}"])
 def test_whatever_else_is_there_stays(tmp_path: Path, name: str) -> None:
     table = begun(tmp_path / "findings", name)
-    assert not leftovers.clear_begun(table, 20)
-    assert (table / leftovers.LOG / name).read_text() == "{"
+    assert not damage.clear_begun(table, 20)
+    assert (table / damage.LOG / name).read_text() == "{"
 
 
 @pytest.mark.parametrize("name", ["", TEMPORARY, "_staged_commits"])
 def test_somebody_is_at_work_on_it(tmp_path: Path, name: str) -> None:
     table = begun(tmp_path / "findings", TEMPORARY)
-    os.utime(table / leftovers.LOG / name)
-    assert not leftovers.clear_begun(table, 20)
-    assert (table / leftovers.LOG / TEMPORARY).exists()
+    os.utime(table / damage.LOG / name)
+    assert not damage.clear_begun(table, 20)
+    assert (table / damage.LOG / TEMPORARY).exists()
 
 
 def test_temporary_files_of_a_log(tmp_path: Path) -> None:
     table = begun(tmp_path / "findings", COMMIT, f".{COMMIT}.crc", TEMPORARY, CHECKSUM)
-    assert [path.name for path in leftovers.temporary_files(table, 20)] == [CHECKSUM, TEMPORARY]
-    os.utime(table / leftovers.LOG / CHECKSUM)
-    assert [path.name for path in leftovers.temporary_files(table, 20)] == [TEMPORARY]
+    assert [path.name for path in damage.temporary_files(table, 20)] == [CHECKSUM, TEMPORARY]
+    os.utime(table / damage.LOG / CHECKSUM)
+    assert [path.name for path in damage.temporary_files(table, 20)] == [TEMPORARY]
     shutil.rmtree(table)
-    assert leftovers.temporary_files(table, 20) == ()
+    assert damage.temporary_files(table, 20) == ()
 
 
 @pytest.mark.spark

@@ -11,7 +11,7 @@ from replica_audit import cli
 from replica_audit.errors import UsageError
 from replica_audit.maintain.restore import restore
 from replica_audit.maintain.run import refuse_unwritable
-from replica_audit.storage.warehouse.planted import refuse_links_below, refuse_planted
+from replica_audit.storage.warehouse.place import refuse_links_below, refuse_planted
 from tests.commands.test_planted_links import planted
 from tests.house.checkout import ROOT
 from tests.support.warehouse import write_warehouse

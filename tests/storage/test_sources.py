@@ -17,10 +17,8 @@ from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.model import Problem, ReplicaFiles
 from replica_audit.storage.inputs import first_look
 from replica_audit.storage.inputs.first_look import look
-from replica_audit.storage.inputs.folders import Tree
-from replica_audit.storage.inputs.given_input import unusable
-from replica_audit.storage.inputs.missing_brokers import lacking
-from replica_audit.storage.inputs.sources import Found, Root, discover
+from replica_audit.storage.inputs.folders import Tree, unusable
+from replica_audit.storage.inputs.sources import Found, Root, discover, lacking
 from tests.formats import kafka_files as kf
 from tests.formats.rights import as_nobody, open_to_all
 

@@ -15,8 +15,7 @@ from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.rows import INPUT_ERRORS, TABLES
 from replica_audit.storage.warehouse.reader import WarehouseTables
-from replica_audit.storage.warehouse.spark_tables import SparkTables
-from replica_audit.storage.warehouse.tables import DeltaWarehouse
+from replica_audit.storage.warehouse.tables import DeltaWarehouse, SparkTables
 from replica_audit.storage.warehouse.transactions import Transactions
 from tests.house.checkout import ROOT
 from tests.support.warehouse import write_warehouse

@@ -22,8 +22,8 @@ from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.encoding import as_dict, row_of
 from replica_audit.rows.findings import CheckedPartition, FoundFinding, RunFinding
 from replica_audit.storage.inputs.sources import discover
-from replica_audit.storage.warehouse.memory import MemoryTables
-from replica_audit.storage.warehouse.upgrades import CHANGE_FEED
+from replica_audit.storage.warehouse.arrow_tables import MemoryTables
+from replica_audit.storage.warehouse.tables import CHANGE_FEED
 from tests.support.in_process import audit_cluster
 
 Row = dict[str, Any]

@@ -30,7 +30,7 @@ from replica_audit.errors import AuditError, UsageError
 from replica_audit.program import VERSION
 from replica_audit.progress import TellsEvent, to_all
 from replica_audit.run_ids import new_run_id, refuse_run_id
-from replica_audit.storage.warehouse.catalog import is_catalog_name
+from replica_audit.storage.warehouse.place import is_catalog_name
 from replica_audit.webhook.address import webhook_address
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _refuse(given: argparse.Namespace, *, thorough: bool) -> None:
         raise UsageError(f"--cluster-metadata {given.cluster_metadata}: no such file")
     for flag, path in (("--json", given.json), ("--html", given.html), ("--metrics", given.metrics), ("--progress", given.progress)):
         outputs.check(flag, path)
-    from replica_audit.storage.warehouse.given_place import given_warehouse
+    from replica_audit.storage.warehouse.place import given_warehouse
 
     given_warehouse(given.warehouse)
     if given.html and is_catalog_name(given.warehouse):
@@ -194,7 +194,7 @@ def _audit(given: argparse.Namespace) -> int:
 def _run(given: argparse.Namespace, told: TellsEvent) -> int:
     from replica_audit import pipeline, spark
     from replica_audit.commands.terminal import progress
-    from replica_audit.storage.inputs.given_input import unusable
+    from replica_audit.storage.inputs.folders import unusable
     from replica_audit.storage.session import session
 
     inputs = given.input or [str(SAMPLE)]

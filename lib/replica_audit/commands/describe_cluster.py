@@ -79,7 +79,7 @@ def _describe(brokers: Brokers, output: Path) -> int:
 def _verify(given: argparse.Namespace, brokers: Brokers) -> int:
     from replica_audit.report.facts.question import whole_run
     from replica_audit.report.text import cluster_text
-    from replica_audit.storage.cluster import tables_then, verification
+    from replica_audit.storage.cluster import verification
     from replica_audit.storage.warehouse.reader import WarehouseTables
 
     tables = WarehouseTables(given.warehouse)
@@ -89,7 +89,7 @@ def _verify(given: argparse.Namespace, brokers: Brokers) -> int:
         clusters = sorted(run.cluster_id for run in runs)
         if brokers.cluster_id not in clusters:
             raise UsageError(f"--verify: run {run_id} is of cluster {', '.join(clusters)}, these brokers are of {brokers.cluster_id}")
-        made = verification.verify(brokers, tables_then.read(tables, run_id, brokers.cluster_id))
+        made = verification.verify(brokers, verification.read(tables, run_id, brokers.cluster_id))
     if given.output is not None:
         outputs.write("--output", given.output, _json({"run_id": run_id, "cluster_id": brokers.cluster_id} | asdict(made)))
     show(

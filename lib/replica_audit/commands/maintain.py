@@ -57,7 +57,7 @@ def _check(given: argparse.Namespace) -> None:
             raise UsageError(f"{flag} {value}: give {least} or more{why}")
     outputs.check("--json", given.json)
     from replica_audit.report.facts.question import no_warehouse
-    from replica_audit.storage.warehouse.catalog import is_catalog_name
+    from replica_audit.storage.warehouse.place import is_catalog_name
     from replica_audit.storage.warehouse.reader import WarehouseTables
 
     if given.restore:
@@ -76,7 +76,7 @@ def _maintain(given: argparse.Namespace) -> int:
     from replica_audit.maintain.run import UpkeepRequest, maintain
     from replica_audit.report import upkeep_report
     from replica_audit.storage.session import session
-    from replica_audit.storage.warehouse.catalog import is_catalog_name
+    from replica_audit.storage.warehouse.place import is_catalog_name
 
     if given.restore:
         return _restore(given)

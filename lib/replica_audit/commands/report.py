@@ -92,7 +92,7 @@ def page(run: PastRun, top: int) -> str:
     from replica_audit.report.facts.explanation import Explained, explain
     from replica_audit.report.facts.question import Question
     from replica_audit.report.page.page import Key, render, worst_partitions
-    from replica_audit.storage.warehouse.chosen_partitions import ChosenPartitions
+    from replica_audit.storage.warehouse.arrow_tables import ChosenPartitions
 
     data = page_data(run, top)
     keys = worst_partitions(data, PICTURED)

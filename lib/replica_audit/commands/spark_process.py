@@ -106,7 +106,7 @@ def fate(error: BaseException) -> LostProcessError | Interruption | None:
             return LostProcessError(_of_jvm(jvm.process.wait(_NOTICED_SECONDS if is_cut else 0)))
     if "PYSPARK_GATEWAY_PORT" in os.environ and is_cut:
         return _of_parent()
-    from replica_audit.storage.warehouse.java_errors import is_of_worker
+    from replica_audit.storage.warehouse.faults import is_of_worker
 
     if is_of_worker(error):
         return LostProcessError(

@@ -17,9 +17,8 @@ from replica_audit.engine.arrow import spark_schema
 from replica_audit.formats.values import Row
 from replica_audit.protocol.verdict.acknowledgement import AckState
 from replica_audit.rows import COUNTED
-from replica_audit.rows.arrow import BIGINT, FOUND, OUTCOMES, STRING
+from replica_audit.rows.arrow import BIGINT, FOUND, OUTCOMES, STRING, WrittenFile
 from replica_audit.rows.encoding import row_of
-from replica_audit.rows.outcomes import WrittenFile
 
 Order = Callable[[pa.Table], Any]
 _COUNTED = tuple(table.name for table in COUNTED)

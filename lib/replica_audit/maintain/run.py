@@ -26,8 +26,8 @@ from replica_audit.report.upkeep_report import FailedStep, RunFate, Upkeep, Upke
 from replica_audit.retention.choice import KnownRun, RunChoice, choose
 from replica_audit.rows import AUDIT_RUNS, FORMER_TABLES, TABLES, Table
 from replica_audit.storage.warehouse import faults
-from replica_audit.storage.warehouse.java_errors import causes, class_name, is_conflict
-from replica_audit.storage.warehouse.planted import refuse_planted
+from replica_audit.storage.warehouse.faults import causes, class_name, is_conflict
+from replica_audit.storage.warehouse.place import refuse_planted
 from replica_audit.storage.warehouse.upkeep import WarehouseUpkeep
 from replica_audit.words import count
 

@@ -56,10 +56,10 @@ from replica_audit.protocol.verdict.verdict import Judgement, inconclusive
 from replica_audit.recovery.outcomes import AuditedRows, replica_starts
 from replica_audit.rows.audited import AuditedPartition
 from replica_audit.rows.codes import Cause
-from replica_audit.rows.damage import DamagedBatch
 from replica_audit.rows.findings import FoundFinding
 from replica_audit.rows.history import LoggedIncident
 from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.records import DamagedBatch
 from replica_audit.rows.replicas import ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import ReportedProblem
 from replica_audit.rows.starts import ReplicaStart

@@ -38,10 +38,10 @@ from replica_audit.rows.columns import hints_of
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.records import OpenTransactionRow
 from replica_audit.rows.replicas import ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import NO_CLUSTER, ReportedProblem
 from replica_audit.rows.starts import BrokerStart, ReplicaStart, StartOutcome
-from replica_audit.rows.transactions import OpenTransactionRow
 from replica_audit.rows.what_if import WhatIfLeader
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from replica_audit.recovery.outcomes import GARBLED_TABLE
 from replica_audit.report.facts.run_report import BrokerAnswer
 from replica_audit.rows import BROKER_STARTS, INPUT_ERRORS, REPLICA_LOGS, REPLICA_STARTS
 from replica_audit.rows.columns import hints_of
-from replica_audit.rows.pair_structs import RecordsByTransaction
+from replica_audit.rows.pairs import RecordsByTransaction
 from replica_audit.rows.starts import OUTCOME_OF, WORST, BrokerStart, ReplicaStart, StartBecause, StartOutcome
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 

@@ -51,13 +51,12 @@ from replica_audit.report.facts.assessment import by_verdict, exit_code, labels
 from replica_audit.report.facts.run_report import Report
 from replica_audit.report.text import findings_text
 from replica_audit.rows import AUDIT_RUNS, BROKER_STARTS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, REPLICA_LOGS
+from replica_audit.rows.arrow import WrittenFile
 from replica_audit.rows.encoding import as_dict
-from replica_audit.rows.outcomes import WrittenFile
 from replica_audit.rows.runs import NO_CLUSTER, AuditRun
 from replica_audit.storage.inputs.first_look import refuse_useless
-from replica_audit.storage.inputs.given_input import location
-from replica_audit.storage.inputs.sources import Found, Root, discover
-from replica_audit.storage.inputs.whole_input import about_cluster, problems_of_input
+from replica_audit.storage.inputs.folders import location
+from replica_audit.storage.inputs.sources import Found, Root, about_cluster, discover, problems_of_input
 from replica_audit.storage.session import StageProgress, own_session, suit_size
 from replica_audit.storage.warehouse import faults
 from replica_audit.storage.warehouse.holds import Hold, take

@@ -17,7 +17,7 @@ from shlex import join, quote
 from replica_audit.program import option
 from replica_audit.protocol.cluster.versions import release
 from replica_audit.rows.codes import Protocol
-from replica_audit.rows.transactions import TransactionFacts
+from replica_audit.rows.records import TransactionFacts
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")  # an apostrophe, too: so that taking one away gives back every name
 SERVER, ZOOKEEPER = '--bootstrap-server "$BOOTSTRAP"', '--zookeeper "$ZOOKEEPER"'

@@ -13,10 +13,10 @@ from replica_audit.rows.codes import Cause
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.records import OpenTransactionRow
 from replica_audit.rows.replicas import FollowerOnceCorrected, ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import ReportedProblem
 from replica_audit.rows.starts import BrokerStart, ReplicaStart, StartBecause
-from replica_audit.rows.transactions import OpenTransactionRow
 from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
 
 PartitionKey = tuple[str, int]

@@ -19,8 +19,7 @@ from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.recovery.facts import is_emptied, will_be_cut
 from replica_audit.recovery.start_order import electable_brokers, price_of
 from replica_audit.rows.findings import FoundFinding
-from replica_audit.rows.pair_structs import RecordsByTransaction
-from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.pairs import RecordsByTransaction, ReplicaVerdict
 from replica_audit.rows.replicas import ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import ReportedProblem
 from replica_audit.rows.starts import OUTCOME_OF, WORST, ReplicaStart, StartBecause, StartOutcome

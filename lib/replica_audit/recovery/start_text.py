@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replica_audit.rows.pair_structs import RecordsByTransaction
-from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.pairs import RecordsByTransaction, ReplicaVerdict
 from replica_audit.rows.starts import StartBecause
 from replica_audit.words import count
 

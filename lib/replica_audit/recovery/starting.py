@@ -43,7 +43,7 @@ from replica_audit.recovery.steps import (
     StopBroker,
     WaitForIsr,
 )
-from replica_audit.rows.pair_structs import RecordsByTransaction
+from replica_audit.rows.pairs import RecordsByTransaction
 from replica_audit.rows.replicas import ReplicaLog
 from replica_audit.words import count
 

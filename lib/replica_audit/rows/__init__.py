@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from replica_audit.rows.columns import Column, Table
-from replica_audit.rows.compaction import COMPACTION_DIFFERENCES
-from replica_audit.rows.damage import DAMAGED_BATCHES
 from replica_audit.rows.findings import FINDINGS
 from replica_audit.rows.history import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS
 from replica_audit.rows.pairs import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS
-from replica_audit.rows.record_differences import RECORD_DIFFERENCES
+from replica_audit.rows.records import COMPACTION_DIFFERENCES, DAMAGED_BATCHES, OPEN_TRANSACTIONS, RECORD_DIFFERENCES, SEQUENCE_GAPS
 from replica_audit.rows.replicas import (
     EPOCH_START_OFFSETS,
     FUTURE_REPLICAS,
@@ -17,9 +15,7 @@ from replica_audit.rows.replicas import (
     SEGMENT_EPOCHS,
 )
 from replica_audit.rows.runs import AUDIT_RUNS, INPUT_ERRORS
-from replica_audit.rows.sequence_gaps import SEQUENCE_GAPS
 from replica_audit.rows.starts import BROKER_STARTS, REPLICA_STARTS
-from replica_audit.rows.transactions import OPEN_TRANSACTIONS
 from replica_audit.rows.what_if import WHAT_IF_LEADERS, WHAT_IF_RULES
 
 # what the audit of one partition makes rows of

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
 from functools import cache, partial
@@ -18,10 +19,25 @@ from typing import Any, get_args, get_origin
 import pyarrow as pa
 
 from replica_audit.rows import COUNTED, INPUT_ERRORS
-from replica_audit.rows.columns import NOT_NULL_KEPT, Column, Hint, Table, Width, columns_of, hints_of
+from replica_audit.rows.columns import NOT_NULL_KEPT, Bigint, Column, Hint, Table, Width, columns_of, hints_of
 from replica_audit.rows.encoding import RowMismatchError, T, row_in, row_of
 from replica_audit.rows.findings import CheckedPartition, FoundFinding
-from replica_audit.rows.outcomes import WrittenFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """A Parquet file with rows of a table, which the table does not have yet.
+
+    `path` is its name below the table's directory; `statistics` is what Delta keeps of its columns, as JSON.
+    """
+
+    table: str
+    path: str
+    rows: Bigint
+    size_bytes: Bigint
+    modified_at_ms: Bigint
+    statistics: str
+
 
 Values = Sequence[Any]
 STRING, INT, BIGINT, BOOLEAN = pa.string(), pa.int32(), pa.int64(), pa.bool_()

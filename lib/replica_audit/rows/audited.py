@@ -6,17 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from replica_audit.frozen import made_quickly
-from replica_audit.rows.compaction import CompactionDifference
-from replica_audit.rows.damage import DamagedBatch
 from replica_audit.rows.findings import CheckedPartition, FoundFinding
 from replica_audit.rows.history import ConsumerImpact, LeaderEpoch, LoggedIncident
 from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
-from replica_audit.rows.record_differences import RecordDifference
+from replica_audit.rows.records import CompactionDifference, DamagedBatch, MissingSequences, OpenTransactionRow, RecordDifference
 from replica_audit.rows.replicas import EpochStartOffset, FutureReplica, ReplicaLog, ReplicaRole, SegmentEpoch
 from replica_audit.rows.runs import ReportedProblem
-from replica_audit.rows.sequence_gaps import MissingSequences
 from replica_audit.rows.starts import ReplicaStart
-from replica_audit.rows.transactions import OpenTransactionRow
 from replica_audit.rows.what_if import WhatIfLeader, WhatIfRule
 
 

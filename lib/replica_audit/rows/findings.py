@@ -18,11 +18,16 @@ from replica_audit.rows.columns import (
     same_columns,
     table,
 )
-from replica_audit.rows.damage import DamagedBatch
-from replica_audit.rows.pair_structs import RecordsByTransaction
-from replica_audit.rows.pairs import AlreadyTruncated, FirstMismatch, LogHole, NeverCatchesUp, NotComparedBecause, WrongLines
-from replica_audit.rows.sequence_gaps import LostRecords
-from replica_audit.rows.transactions import HangingTransaction
+from replica_audit.rows.pairs import (
+    AlreadyTruncated,
+    FirstMismatch,
+    LogHole,
+    NeverCatchesUp,
+    NotComparedBecause,
+    RecordsByTransaction,
+    WrongLines,
+)
+from replica_audit.rows.records import DamagedBatch, HangingTransaction, LostRecords
 from replica_audit.rows.what_if import WhatIfLeader
 
 

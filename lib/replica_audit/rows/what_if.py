@@ -17,7 +17,7 @@ from replica_audit.rows.columns import (
     Topic,
     table,
 )
-from replica_audit.rows.pair_structs import RecordsByTransaction
+from replica_audit.rows.pairs import RecordsByTransaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from replica_audit.errors import OutputError, UsageError
 from replica_audit.files.locations import StoredPath, real_path
 from replica_audit.formats.salvage.saved_file import UNFINISHED
 from replica_audit.own_folder import open_anew, open_no_link, refuse_foreign, refuse_shared
-from replica_audit.storage.inputs.given_input import location
+from replica_audit.storage.inputs.folders import location
 
 STATE, DOCUMENT, RECORDS, REPLAY, READER = "salvage.json", "SALVAGE.md", "records", "replay", "console-producer.properties"
 _FORMAT = 1

@@ -23,7 +23,7 @@ from replica_audit.salvage.output import DOCUMENT, READER, REPLAY, SalvageOutput
 from replica_audit.salvage.units import units_of
 from replica_audit.stages.salvage_replay import REPLAY_OUTCOME
 from replica_audit.storage.inputs.first_look import refuse_useless
-from replica_audit.storage.inputs.given_input import location
+from replica_audit.storage.inputs.folders import location
 from replica_audit.storage.inputs.sources import Root, discover
 from replica_audit.words import count
 

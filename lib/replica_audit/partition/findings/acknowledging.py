@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements, AckSubject
 from replica_audit.rows.findings import AcknowledgedBy, FoundFinding, RunFinding
-from replica_audit.rows.sequence_gaps import MissingSequences
+from replica_audit.rows.records import MissingSequences
 
 Found = TypeVar("Found", FoundFinding, RunFinding)
 

@@ -16,11 +16,10 @@ from replica_audit.protocol.cluster.topic_ids import TopicIdsInDoubt
 from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.partition_findings import FindingAbout
-from replica_audit.rows.damage import DamagedBatch
 from replica_audit.rows.findings import BatchDamage, FoundFinding
 from replica_audit.rows.history import LoggedIncident
 from replica_audit.rows.pairs import ReplicaVerdict
-from replica_audit.rows.transactions import OpenTransactionRow
+from replica_audit.rows.records import DamagedBatch, OpenTransactionRow
 from replica_audit.rows.what_if import WhatIfLeader
 
 NOBODY, MOST_NESTED = -1, 5

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 from replica_audit.partition.choices.what_if import Cut
 from replica_audit.partition.pairs.record_rows import RecordRows
-from replica_audit.rows.compaction import CompactionDifference
 from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
-from replica_audit.rows.record_differences import RecordDifference
+from replica_audit.rows.records import CompactionDifference, RecordDifference
 from replica_audit.rows.what_if import WhatIfRule
 
 

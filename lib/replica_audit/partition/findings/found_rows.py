@@ -31,7 +31,7 @@ from replica_audit.protocol.verdict.reasons import recovery_cuts_batches
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
 from replica_audit.rows.columns import utc
 from replica_audit.rows.findings import CheckedPartition, ElectionChoice, FoundFinding
-from replica_audit.rows.transactions import HangingTransaction
+from replica_audit.rows.records import HangingTransaction
 
 
 def found_rows(audited: Audited) -> Iterator[FoundFinding]:

@@ -13,7 +13,7 @@ from replica_audit.protocol.verdict.partition_findings import FindingAbout, Part
 from replica_audit.protocol.verdict.verdict import Severity
 from replica_audit.rows.columns import utc
 from replica_audit.rows.findings import FoundFinding
-from replica_audit.rows.sequence_gaps import LostRecords, MissingSequences
+from replica_audit.rows.records import LostRecords, MissingSequences
 
 _MOST_NESTED = 5
 

@@ -32,7 +32,7 @@ from replica_audit.protocol.verdict.partition_findings import CLOCKS_DIFFER_MS
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.rows.columns import utc
 from replica_audit.rows.pairs import ReplicaVerdict
-from replica_audit.rows.transactions import OpenTransactionRow, TransactionElsewhere
+from replica_audit.rows.records import OpenTransactionRow, TransactionElsewhere
 
 _COMMITTED, _ABORTED = "committed", "aborted"
 _ABORT_FORMS = {True: "start-offset", False: "producer-id", None: None}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from replica_audit.protocol.comparison.committed import Committed
 from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.verdict.verdict import Judgement, Verdict
-from replica_audit.rows.pair_structs import CommittedSpan
+from replica_audit.rows.pairs import CommittedSpan
 
 
 def removed_committed(comparison: Comparison, judgement: Judgement) -> Sequence[Committed]:

@@ -11,7 +11,7 @@ from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.comparison.record_cursor import DifferingRecord
 from replica_audit.protocol.epochs.lineage import Piece
 from replica_audit.protocol.verdict.verdict import Judgement, Verdict
-from replica_audit.rows.pair_structs import (
+from replica_audit.rows.pairs import (
     BatchFacts,
     BatchMismatch,
     DifferingKeyCount,

@@ -10,7 +10,7 @@ from replica_audit.partition.pairs.sides import Side
 from replica_audit.protocol.cluster.leadership import INFERRED, Leadership
 from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.verdict.verdict import Judgement, Verdict
-from replica_audit.rows.pair_structs import EvidenceFact
+from replica_audit.rows.pairs import EvidenceFact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from replica_audit.protocol.comparison.pair import Effect
 from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.exchange.replay import Step, Truncation, is_round
 from replica_audit.protocol.exchange.replica_state import ReplicaState
-from replica_audit.rows.pair_structs import AddedTableEntry, ExchangeRound
+from replica_audit.rows.pairs import AddedTableEntry, ExchangeRound
 
 
 @once

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from replica_audit.protocol.cluster.log_events import LogEvent
 from replica_audit.protocol.comparison.observed import ObservedTruncation, agrees
 from replica_audit.protocol.comparison.pair import Comparison
-from replica_audit.rows.pair_structs import ContradictingLine
+from replica_audit.rows.pairs import ContradictingLine
 
 
 def in_log_order(events: Iterable[LogEvent]) -> Sequence[LogEvent]:

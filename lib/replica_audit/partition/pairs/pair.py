@@ -38,8 +38,7 @@ from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.exchange.truncation import RULES
 from replica_audit.protocol.verdict.verdict import Judgement, Severity, Verdict, judge
-from replica_audit.rows.pair_structs import RecordsByTransaction
-from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
+from replica_audit.rows.pairs import EpochEndOffset, RecordsByTransaction, ReplicaVerdict, TruncationPoint
 
 
 @made_quickly

@@ -13,8 +13,7 @@ from replica_audit.partition.pairs.shown_keys import ShownKeys, text_of
 from replica_audit.protocol.comparison.compaction import CompactionCause, KeyRecord
 from replica_audit.protocol.comparison.differing_keys import DifferingKey, RecordComparison
 from replica_audit.protocol.comparison.differing_records import DifferingRecords
-from replica_audit.rows.compaction import CompactionDifference, SurvivingRecord
-from replica_audit.rows.record_differences import ComparedRecord, RecordDifference
+from replica_audit.rows.records import CompactionDifference, ComparedRecord, RecordDifference, SurvivingRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

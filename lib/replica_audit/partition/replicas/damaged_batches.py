@@ -32,7 +32,7 @@ from replica_audit.protocol.comparison.damaged import (
 )
 from replica_audit.protocol.epochs.epoch_table import epoch_for_offset, table
 from replica_audit.protocol.epochs.runs import ascending
-from replica_audit.rows.damage import DamagedBatch
+from replica_audit.rows.records import DamagedBatch
 from replica_audit.rows.runs import ReportedProblem
 
 MOST = 50  # of one replica; a disk that fails takes them all

@@ -10,7 +10,7 @@ from operator import attrgetter
 from replica_audit.model import UNDEFINED_EPOCH
 from replica_audit.protocol.epochs.lineage import UNSTAMPED, Span, without
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.rows.pair_structs import MissingOffsets
+from replica_audit.rows.pairs import MissingOffsets
 
 
 def hole_at(replica: Replica, offset: int) -> MissingOffsets:

@@ -14,7 +14,7 @@ from itertools import groupby, takewhile
 from replica_audit.model import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
 from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
 from replica_audit.protocol.exchange.replay import Step, Truncation
-from replica_audit.rows.pair_structs import ContradictingLine
+from replica_audit.rows.pairs import ContradictingLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

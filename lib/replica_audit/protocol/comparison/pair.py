@@ -24,7 +24,7 @@ from replica_audit.protocol.exchange.catch_up import refusal
 from replica_audit.protocol.exchange.rejoin import CannotRejoin, cannot_rejoin
 from replica_audit.protocol.exchange.replay import Truncation
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.rows.pair_structs import ContradictingLine, MissingOffsets
+from replica_audit.rows.pairs import ContradictingLine, MissingOffsets
 
 _LEADER_EPOCH = attrgetter("leader_epoch")
 

@@ -21,7 +21,7 @@ from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.exchange.replay import OffsetOutOfRange, Protocol, Replay, Step, Truncation, diverging_epoch
 from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.rows.codes import EpochRequest
-from replica_audit.rows.pair_structs import RefusedFetch, WrongCheckpointLine
+from replica_audit.rows.pairs import RefusedFetch, WrongCheckpointLine
 
 FETCH_BYTES = 1 << 20  # the default of replica.fetch.max.bytes
 

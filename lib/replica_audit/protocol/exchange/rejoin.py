@@ -12,7 +12,7 @@ from replica_audit.protocol.exchange.replay import Protocol, Truncation
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.exchange.replica_state import ReplicaState
 from replica_audit.protocol.exchange.truncation import RULES
-from replica_audit.rows.pair_structs import RefusedFetch, WrongCheckpointLine
+from replica_audit.rows.pairs import RefusedFetch, WrongCheckpointLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from replica_audit.model import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, end_offset_for, latest_epoch
 from replica_audit.protocol.exchange.replica_state import ReplicaState, restarted, truncated
 from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange, Protocol
-from replica_audit.rows.pair_structs import HighWatermarkFallback
+from replica_audit.rows.pairs import HighWatermarkFallback
 
 __all__ = ("Protocol",)  # besides what is defined here: who replays an exchange names it
 

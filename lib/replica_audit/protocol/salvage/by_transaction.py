@@ -10,7 +10,7 @@ from replica_audit.protocol.epochs.lineage import Span
 from replica_audit.protocol.exchange.cuts import RecordsWithin
 from replica_audit.protocol.salvage.replay_choice import TransactionOutcome
 from replica_audit.protocol.salvage.transaction_ends import TransactionEnds
-from replica_audit.rows.pair_structs import RecordsByTransaction
+from replica_audit.rows.pairs import RecordsByTransaction
 
 
 def may_have_transactions(producers: Producers | None, first_offset: int) -> bool:

@@ -16,7 +16,7 @@ from replica_audit.protocol.comparison.context import Context
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
-from replica_audit.rows.pair_structs import MissingOffsets
+from replica_audit.rows.pairs import MissingOffsets
 
 CLOCKS_DIFFER_MS = 10_000  # two brokers' clocks, and what a broker needs to act on new metadata
 _NAMED = 5

@@ -17,7 +17,7 @@ from replica_audit.protocol.epochs.lineage import Piece, covered
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.exchange.looks import LaterBound
 from replica_audit.protocol.exchange.rejoin import CannotRejoin
-from replica_audit.rows.pair_structs import MissingOffsets, WrongCheckpointLine, WrongTableEpoch
+from replica_audit.rows.pairs import MissingOffsets, WrongCheckpointLine, WrongTableEpoch
 from replica_audit.words import count
 
 _DOUBTS: dict[Doubt, str] = {

@@ -15,7 +15,7 @@ from replica_audit.protocol.epochs.log_front import begins_as_retention_leaves_i
 from replica_audit.protocol.epochs.replica_log import contradiction, moved_start
 from replica_audit.protocol.verdict import reasons
 from replica_audit.rows.codes import Cause
-from replica_audit.rows.pair_structs import WrongTableEpoch
+from replica_audit.rows.pairs import WrongTableEpoch
 
 
 class Verdict(StrEnum):

@@ -10,8 +10,7 @@ from replica_audit.program import option
 from replica_audit.protocol.transactions.open_transactions import HangsBecause
 from replica_audit.recovery.commands import abort_arguments, abort_by_producer
 from replica_audit.report.layout.paragraphs import CommandLine, listed, offsets
-from replica_audit.rows.damage import DamagedBatch
-from replica_audit.rows.transactions import TransactionElsewhere, TransactionFacts
+from replica_audit.rows.records import DamagedBatch, TransactionElsewhere, TransactionFacts
 from replica_audit.words import count
 
 _DAMAGE = {

@@ -12,8 +12,7 @@ from replica_audit.report.facts.explanation import ExplainedReplica, Explanation
 from replica_audit.report.layout.leader_words import caveat, has_no_leader, leader_name, once_corrected, what_would_settle_it
 from replica_audit.report.layout.paragraphs import listed, offsets
 from replica_audit.rows.codes import Cause, Protocol
-from replica_audit.rows.pair_structs import MissingOffsets, WrongCheckpointLine
-from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.pairs import MissingOffsets, ReplicaVerdict, WrongCheckpointLine
 from replica_audit.rows.replicas import EpochStartOffset, FollowerOnceCorrected
 
 

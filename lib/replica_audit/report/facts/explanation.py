@@ -23,17 +23,13 @@ from replica_audit.report.facts.partition_facts import (
 )
 from replica_audit.report.facts.question import Question, Subject, find
 from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange
-from replica_audit.rows.compaction import CompactionDifference
-from replica_audit.rows.damage import DamagedBatch
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact
-from replica_audit.rows.pair_structs import BatchMismatch, DifferingOffsets, ExchangeRound, HighWatermarkFallback
-from replica_audit.rows.pairs import ReplicaVerdict, TruncationPoint
-from replica_audit.rows.record_differences import RecordDifference
+from replica_audit.rows.pairs import BatchMismatch, DifferingOffsets, ExchangeRound, HighWatermarkFallback, ReplicaVerdict, TruncationPoint
+from replica_audit.rows.records import CompactionDifference, DamagedBatch, OpenTransactionRow, RecordDifference
 from replica_audit.rows.replicas import EpochStartOffset, ReplicaLog, SegmentEpoch
 from replica_audit.rows.runs import AuditRun, ReportedProblem
 from replica_audit.rows.starts import ReplicaStart
-from replica_audit.rows.transactions import OpenTransactionRow
 from replica_audit.rows.what_if import WhatIfLeader, WhatIfRule
 
 

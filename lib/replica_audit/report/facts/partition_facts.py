@@ -11,13 +11,11 @@ from replica_audit.protocol.verdict.confirmation import FOUND_NOW
 from replica_audit.protocol.verdict.logged_incidents import IncidentKind
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.rows.columns import ClusterId, PartitionNumber, Topic
-from replica_audit.rows.damage import DamagedBatch
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact, LeaderEpoch, LoggedIncident
+from replica_audit.rows.records import DamagedBatch, MissingSequences, OpenTransactionRow, TransactionFacts
 from replica_audit.rows.replicas import FutureReplica, ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import AuditRun
-from replica_audit.rows.sequence_gaps import MissingSequences
-from replica_audit.rows.transactions import OpenTransactionRow, TransactionFacts
 from replica_audit.rows.what_if import WhatIfLeader
 
 if TYPE_CHECKING:

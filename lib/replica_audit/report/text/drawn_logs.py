@@ -10,7 +10,7 @@ from replica_audit.report.facts.explanation import ExplainedReplica, Explanation
 from replica_audit.report.layout.drawing import HIDDEN, SHORTENED, Bar, Mark, Stroke, draw
 from replica_audit.report.layout.leader_words import is_inferred, nobody
 from replica_audit.report.layout.paragraphs import paragraph
-from replica_audit.rows.pair_structs import DifferingOffsets
+from replica_audit.rows.pairs import DifferingOffsets
 
 KEPT, CONFLICTS, GOES = "-", "!", "x"
 _LETTERS = {

@@ -15,8 +15,7 @@ from replica_audit.report.facts.explanation import Exchange, ExplainedStep, Expl
 from replica_audit.report.layout.leader_words import leader_name
 from replica_audit.report.layout.paragraphs import epoch, fitted, listed, paragraph
 from replica_audit.rows.codes import Case, FallsBack, OutOfRange, Protocol
-from replica_audit.rows.pair_structs import RefusedFetch
-from replica_audit.rows.pairs import TruncationPoint
+from replica_audit.rows.pairs import RefusedFetch, TruncationPoint
 from replica_audit.rows.replicas import EpochStartOffset
 from replica_audit.rows.what_if import WhatIfRule
 

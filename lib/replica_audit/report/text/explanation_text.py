@@ -18,11 +18,9 @@ from replica_audit.report.text.brokers_text import replica_start
 from replica_audit.report.text.drawn_logs import drawing_lines
 from replica_audit.report.text.exchange_text import document_step_lines, exchange_lines, observed_lines, rule_lines
 from replica_audit.report.text.partition_text import PARTITION_SECTIONS, finding_lines, partition_head
-from replica_audit.rows.compaction import CompactionDifference, SurvivingRecord
-from replica_audit.rows.pair_structs import BatchFacts, BatchMismatch, DifferingOffsets, DifferingRecordCounted, RecordSizes
+from replica_audit.rows.pairs import BatchFacts, BatchMismatch, DifferingOffsets, DifferingRecordCounted, RecordSizes, TruncationPoint
 from replica_audit.rows.pairs import ReplicaVerdict as VerdictRow
-from replica_audit.rows.pairs import TruncationPoint
-from replica_audit.rows.record_differences import ComparedRecord, RecordDifference
+from replica_audit.rows.records import CompactionDifference, ComparedRecord, RecordDifference, SurvivingRecord
 from replica_audit.rows.replicas import EpochStartOffset
 from replica_audit.words import count
 

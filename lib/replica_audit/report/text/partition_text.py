@@ -24,11 +24,9 @@ from replica_audit.report.advice.partition_remedies import (
 from replica_audit.report.facts.partition_facts import PARTITION_TABLES, PartitionFacts
 from replica_audit.report.layout.paragraphs import fitted, listed, offsets, paragraph, whole_in
 from replica_audit.report.text.offline_text import elections, in_sync, since
-from replica_audit.rows.damage import DamagedBatch
 from replica_audit.rows.history import ConsumerImpact, LeaderEpoch
+from replica_audit.rows.records import DamagedBatch, MissingSequences, TransactionFacts
 from replica_audit.rows.replicas import FutureReplica, ReplicaRole
-from replica_audit.rows.sequence_gaps import MissingSequences
-from replica_audit.rows.transactions import TransactionFacts
 from replica_audit.rows.what_if import WhatIfLeader
 from replica_audit.words import count
 

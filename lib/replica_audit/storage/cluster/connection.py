@@ -10,6 +10,7 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,6 +20,29 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
 from replica_audit.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """A part that a cluster did not tell. `broker` did not answer, or None where no single one is at fault.
+
+    `harmless`: brokers of such an age never tell it, so nothing is partial.
+    """
+
+    what: str
+    why: str
+    broker: int | None = None
+    harmless: bool = False
+
+    def sentence(self) -> str:
+        """For a person."""
+        where = f" (broker {self.broker})" if self.broker is not None else ""
+        return f"{self.what}{where}: {self.why}"
+
+    def as_json(self) -> dict[str, Any]:
+        """For the file."""
+        return {"what": self.what, "why": self.why, "broker": self.broker}
+
 
 BOOTSTRAP = "bootstrap-0"  # the library's name of the first address
 _LARGEST_ANSWER = 256 << 20

@@ -10,8 +10,7 @@ from replica_audit.errors import UsageError
 from replica_audit.files.locations import StoredPath
 from replica_audit.model import Problem
 from replica_audit.storage.inputs import sources
-from replica_audit.storage.inputs.folders import Tree
-from replica_audit.storage.inputs.listed_folders import MOST_FOLDERS
+from replica_audit.storage.inputs.folders import MOST_FOLDERS, Tree
 
 _LOOKED_AT = 2_000  # directories: of a larger input the run itself finds out
 _SHOWN = 5

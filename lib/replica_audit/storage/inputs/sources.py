@@ -2,23 +2,277 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from replica_audit.errors import MetadataError, UsageError
-from replica_audit.files.locations import is_stored
+from replica_audit.files.locations import entries, is_stored
 from replica_audit.files.opened import confine, release
+from replica_audit.formats.collection.collection_manifest import MANIFEST, read
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.metadata import cluster_metadata, metadata_files
-from replica_audit.model import LINK_OUTSIDE, Problem
+from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
+from replica_audit.formats.metadata.metadata_files import TELLS_LEADERS, Made, MetadataFile
+from replica_audit.model import LINK_OUTSIDE, PartitionMetadata, Problem
+from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.partition.known.log_directories import OtherCopy, SharedId
 from replica_audit.rows.runs import NO_CLUSTER
-from replica_audit.storage.inputs import missing_brokers
-from replica_audit.storage.inputs.described import described
-from replica_audit.storage.inputs.folders import Tree
-from replica_audit.storage.inputs.given_input import INPUT, location, why_unusable
-from replica_audit.storage.inputs.two_copies import without_older_collections
+from replica_audit.storage.inputs.folders import INPUT, Tree, is_printable, location, why_unusable
+
+ONE_OF_SEVERAL = "one-broker-of-several"
+_LEVELS = 2  # a broker's folder, or one of its log directories
+_LOOKED_AT = 64  # folders beside an input
+
+
+def neighbours_left_out(path: Path, broker_id: int, cluster_id: str | None, kind: str) -> Problem | None:
+    """That an input is one broker's folder, or log directory, and other brokers of its cluster lie beside it; None if none does.
+
+    Args:
+        path: the input.
+        broker_id: whose it is.
+        cluster_id: of its meta.properties; None if that does not say.
+        kind: of the problem.
+    """
+    for at in (path, *path.parents)[:_LEVELS]:
+        others = sorted(set(_others(at, broker_id, cluster_id)))
+        if others:
+            shown = ", ".join(map(str, sorted({broker_id, *others})))
+            return Problem(
+                path=str(path),
+                kind=kind,
+                code=ONE_OF_SEVERAL,
+                detail=f"the input has broker {broker_id} of {shown}, whose folders lie side by side; logs are compared with each other",
+                remedy=f"give the folder above: --input {at.parent}",
+            )
+    return None
+
+
+def _others(path: Path, broker_id: int, cluster_id: str | None) -> Iterator[int]:
+    """The ids of other brokers whose folders are named like this one, except for the numbers."""
+    form = re.sub(r"\d+", "#", path.name)
+    tree = Tree([])  # what is wrong with folders that were not given is nobody's problem
+    for sibling in _directories(path.parent):
+        if sibling == path or re.sub(r"\d+", "#", sibling.name) != form:
+            continue
+        said = next(iter(tree.metas(sibling)), None)
+        found = said.broker_id if said else log_dir.is_broker_folder(sibling.name)
+        is_same_cluster = said is None or cluster_id is None or said.cluster_id in (None, cluster_id)
+        if found is not None and found != broker_id and is_same_cluster and (said or tree.holds_files(sibling)):
+            yield found
+
+
+def _directories(path: Path) -> list[Path]:
+    try:
+        with entries(path) as listed:
+            names = sorted(entry.name for entry in listed if is_printable(entry.name) and entry.is_dir())
+    except OSError:
+        return []
+    return [path / name for name in names[:_LOOKED_AT]]
+
+
+def lacking(path: Path, present: Iterable[int], named: Iterable[int]) -> Problem | None:
+    """That the metadata of a cluster, whose root is at `path`, names brokers of which the input holds nothing; None if it holds all."""
+    here = set(present)
+    missing = sorted(set(named) - here)
+    if not missing:
+        return None
+    names, are = ", ".join(map(str, missing)), "broker" if len(missing) == 1 else "brokers"
+    return Problem(
+        path=str(path),
+        kind="metadata",
+        code="brokers-not-in-input",
+        detail=f"the metadata names {are} {names}, but the input has only {', '.join(map(str, sorted(here)))}",
+        remedy=f"also copy the log directories of {are} {names} into folders named broker-ID; nothing, if they are gone",
+    )
+
+
+_SNIFFED = 100  # files that are looked into
+_NO_TEXT = (".properties", ".md", ".parquet", ".tar", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z", ".html")
+
+
+@dataclass(slots=True)
+class Described:
+    """The files that are used, what they say of the cluster (None if there is none), and what is wrong, or not used, of all."""
+
+    paths: tuple[Path, ...]
+    head: ClusterMetadata | None
+    problems: list[Problem]
+
+
+def described(root: Path, folders: Sequence[Path], tree: Tree, *, has_document: bool) -> Described:
+    """What was pasted beside brokers' folders; where there is a readable cluster-metadata.json, or several tools', one kind counts.
+
+    Args:
+        root: of the cluster.
+        folders: the brokers'.
+        tree: below the input.
+        has_document: whether there is a cluster-metadata.json that can be read.
+    """
+    problems = list(_in_brokers_folders(root, folders, tree, has_document=has_document))
+    found = list(_recognised(root, folders, tree, problems))
+    telling = [made for _path, made in found if made in TELLS_LEADERS]
+    chosen = None if has_document else min(telling, key=TELLS_LEADERS.index, default=None)
+    logs: list[Path] = []  # they have epochs, and are held against what else there is, partition by partition
+    files: dict[Path, MetadataFile] = {}
+    for path, made in found:
+        if made is Made.METADATA_LOG:
+            logs.append(path)
+        elif made is Made.DUMP:
+            problems.append(_whose(path))
+        elif made is chosen:
+            try:
+                files[path] = metadata_files.read(path)
+            except (MetadataError, OSError) as error:
+                problems.append(metadata_files.unusable(path, error))
+        else:
+            why = (
+                f"{log_dir.CLUSTER_METADATA if chosen is None else chosen} is used instead"
+                if made in TELLS_LEADERS
+                else "it tells no leader"
+            )
+            problems.append(_not_used(path, f"what {made} prints: {why}"))
+    problems += _contradictions(files)
+    heads = [file.head for file in files.values()]
+    states = {broker: state for head in heads for broker, state in head.broker_states.items()}
+    return Described((*files, *logs), replace(heads[0], broker_states=states) if heads else None, problems)
+
+
+def _contradictions(files: dict[Path, MetadataFile]) -> Iterator[Problem]:
+    """Leave out the files that say different things of one partition: which is the newer one is not known."""
+    first: dict[tuple[str, int], tuple[Path, PartitionMetadata]] = {}
+    wrong: dict[Path, MetadataError] = {}
+    for path, file in files.items():
+        for claim in file.partitions:
+            other, said = first.setdefault((claim.topic, claim.partition), (path, claim))
+            if said != claim:
+                name = f"{claim.topic}-{claim.partition}"
+                wrong.setdefault(path, MetadataError(f"{name} is given with other values in {other.name}: neither file is used"))
+                wrong.setdefault(other, MetadataError(f"{name} is given with other values in {path.name}: neither file is used"))
+    for path, error in wrong.items():
+        del files[path]
+        yield replace(metadata_files.unusable(path, error), remedy="keep the newest one alone")
+
+
+def _recognised(root: Path, folders: Sequence[Path], tree: Tree, problems: list[Problem]) -> Iterator[tuple[Path, Made]]:
+    if root in folders:
+        return  # one broker's own folder
+    children = (child for child in tree.folders.entries(root)[0] if child not in folders)
+    beside = (child for child in children if log_dir.is_broker_folder(child.name) is None)
+    yield from _made_in([root, *beside], tree, problems)
+
+
+def _in_brokers_folders(root: Path, folders: Sequence[Path], tree: Tree, *, has_document: bool) -> Iterator[Problem]:
+    """A cluster-metadata.json in a broker's folder, where nobody looks for it; texts there are told where the folder is listed."""
+    for folder in folders:
+        if folder != root and log_dir.CLUSTER_METADATA in tree.folders.files(folder):
+            path = folder / log_dir.CLUSTER_METADATA
+            yield _not_used(path, "the one beside the brokers' folders is used") if has_document else metadata_files.misplaced(path)
+
+
+def _made_in(places: Sequence[Path], tree: Tree, problems: list[Problem]) -> Iterator[tuple[Path, Made]]:
+    sniffed = 0
+    for folder in places:
+        for name in tree.folders.files(folder):
+            if sniffed >= _SNIFFED or log_dir.is_known(name) or log_dir.server_log_of(name) is not None or name.endswith(_NO_TEXT):
+                continue
+            sniffed += 1
+            try:
+                head = metadata_files.head_of(folder / name) if (folder / name).is_file() else b""
+            except OSError:
+                continue  # told where it is looked into for other things
+            made = metadata_files.made_in(head)
+            if made is not None and made is not Made.DOCUMENT:
+                yield folder / name, made
+            elif made is None and (wrapped := metadata_files.wrapped_in(head)) is not None:
+                problems.append(metadata_files.wraps(folder / name, wrapped))
+
+
+def _whose(path: Path) -> Problem:
+    return Problem(
+        path=str(path),
+        kind="dump",
+        code="unknown-broker",
+        detail="text of kafka-dump-log beside the brokers' folders: which broker's it is, is not known, and it is left out",
+        remedy="put it into that broker's folder",
+    )
+
+
+def _not_used(path: Path, why: str) -> Problem:
+    return Problem(
+        path=str(path),
+        kind=metadata_files.KIND,
+        code="metadata-not-used",
+        detail=why,
+        remedy="none, if the leaders are known from elsewhere",
+    )
+
+
+COPIED_TWICE = "two-copies-of-a-broker"
+_REMEDY = "give each copy of the broker in an input of its own, or leave the older one out; keep both until nobody needs their records"
+
+
+def of_log_directories(found: Sequence[OtherCopy]) -> Iterator[Problem]:
+    """A problem for each log directory that is a copy of another one."""
+    for one in found:
+        same = "have the same directory.id" if one.has_same_id else "hold the same partitions"
+        yield Problem(
+            path=one.path,
+            kind="directory",
+            code=COPIED_TWICE,
+            detail=f"two copies of broker {one.broker_id}: {one.judged} and {one.path} {same}. The first is judged, as the high watermarks "
+            "that it has written down reach farther or as far",
+            remedy=_REMEDY,
+        )
+
+
+def of_shared_ids(found: Sequence[SharedId]) -> Iterator[Problem]:
+    """A problem for each `directory.id` that several brokers have: one of the files, or the whole directory, is another broker's."""
+    for one in found:
+        named = " and ".join(f"{path} of broker {broker}" for broker, path in one.directories)
+        yield Problem(
+            path=one.directories[-1][1],
+            kind="directory",
+            code="directory-id-of-two-brokers",
+            detail=f"{named} have the same directory.id, {one.directory_id}: each is read as its broker's, and one is another's",
+            remedy="copy both meta.properties again; if the brokers' are the same, the second broker cannot register with the controller",
+        )
+
+
+def without_older_collections(brokers: Sequence[tuple[Path, int]]) -> tuple[set[Path], list[Problem]]:
+    """Folders of a broker that was collected again into another one, and why they are left out.
+
+    Both name the broker's own files, so that only one of them can be read; the one that was finished last.
+
+    Args:
+        brokers: every folder with its broker.
+    """
+    finished: defaultdict[int, list[tuple[int, Path]]] = defaultdict(list)
+    times = Counter(broker for _path, broker in brokers)
+    for path, broker in brokers:
+        if times[broker] > 1 and (at := _finished_at_ms(path)) is not None:
+            finished[broker].append((at, path))
+    older: set[Path] = set()
+    problems = []
+    for broker, collections in finished.items():
+        newest = max(collections)[1]
+        for _at, path in sorted(collections):
+            if path != newest:
+                older.add(path)
+                detail = f"two collections of broker {broker}: {newest} and {path}. The first, which was finished later, is judged"
+                problems.append(Problem(path=str(path), kind="directory", code=COPIED_TWICE, detail=detail, remedy=_REMEDY))
+    return older, problems
+
+
+def _finished_at_ms(folder: Path) -> int | None:
+    """When a collection was finished; None if the folder is none, or its manifest cannot be read, which its listing tells."""
+    try:
+        return read(folder / MANIFEST, lambda _directory: False).finished_at_ms
+    except (MetadataError, OSError):
+        return None
+
 
 NOTHING_RECOGNISED = "nothing-recognised"
 
@@ -180,19 +434,19 @@ def _add(found: Found, path: Path, folders: list[Path], tree: Tree) -> None:
     found.problems += [(cluster_id, problem) for problem in problems]
     kept = [broker for broker in kept if broker.path not in older]
     if folders == [path] and kept:
-        apart = missing_brokers.beside(path, kept[0].broker_id, kept[0].cluster_id, INPUT)
+        apart = neighbours_left_out(path, kept[0].broker_id, kept[0].cluster_id, INPUT)
         found.problems += [(cluster_id, apart)] if apart else []
     if kept:
-        beside = described(path, folders, tree, has_document=head is not None)
-        found.problems += [(cluster_id, problem) for problem in beside.problems]
+        pasted = described(path, folders, tree, has_document=head is not None)
+        found.problems += [(cluster_id, problem) for problem in pasted.problems]
         found.roots.append(
             Root(
                 path=path,
                 cluster_id=cluster_id,
                 brokers=tuple(kept),
                 metadata_path=metadata_path if _is_there(metadata_path) else None,
-                head=head or beside.head,
-                described=beside.paths,
+                head=head or pasted.head,
+                described=pasted.paths,
                 server_logs=tuple(tree.server_logs(path)) if folders != [path] else (),
             )
         )
@@ -275,3 +529,48 @@ def _refuse_twins(roots: Sequence[Root]) -> None:
                 f"{twin.path} and {root.path} both hold cluster {root.cluster_id}: one run compares replicas of one moment. "
                 "If these are two copies, audit each in its own run; if they are brokers of one copy, put them into one folder"
             )
+
+
+def problems_of_input(
+    found: Found, facts: Mapping[str, ClusterFacts], inputs: Sequence[str], topics: str, *, has_replicas: bool
+) -> Iterator[tuple[str | None, Problem]]:
+    """What is wrong with an input as a whole, each with its cluster's id, or None.
+
+    It holds no replica; or brokers that a cluster's metadata names are missing, unless that is reported already, or are there twice.
+    """
+    if not has_replicas:
+        yield None, _no_replicas(inputs, topics)
+    reported = {cluster for cluster, problem in found.problems if problem.code == ONE_OF_SEVERAL}
+    for root in found.roots:
+        present = (broker.broker_id for broker in root.brokers)
+        problem = lacking(root.metadata_path or root.path, present, facts[root.cluster_id].named)
+        if problem is not None and root.cluster_id not in reported:
+            yield root.cluster_id, problem
+        of_cluster = facts[root.cluster_id]
+        for copied in (*of_log_directories(of_cluster.other_copies), *of_shared_ids(of_cluster.shared_ids)):
+            yield root.cluster_id, copied
+
+
+def about_cluster(root: Root, facts: ClusterFacts) -> dict[str, object]:
+    """What the row of a cluster in `audit_runs` says of it, besides what is counted in its tables."""
+    return {
+        "protocol": str(facts.applies),
+        "protocol_reason": facts.generation.reason,
+        "kafka_version": facts.kafka_version,
+        "path": str(root.path),
+        "brokers": len({broker.broker_id for broker in root.brokers}),
+        "broker_ids": sorted({broker.broker_id for broker in root.brokers}),
+        "has_metadata": root.head is not None,
+    }
+
+
+def _no_replicas(inputs: Sequence[str], topics: str) -> Problem:
+    """That the inputs hold no replica of any topic, or of one that `topics`, a regular expression, matches."""
+    chosen = f" of a topic that matches {topics!r}" if topics else ""
+    return Problem(
+        path=", ".join(inputs),
+        kind="input",
+        code="no-replicas",
+        detail=f"no replica directory{chosen} was found",
+        remedy="check --topics and --input" if chosen else "give the directories that hold TOPIC-PARTITION folders with .log files",
+    )

@@ -18,8 +18,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from replica_audit.rows.arrow import STRING
-from replica_audit.rows.outcomes import WrittenFile
+from replica_audit.rows.arrow import STRING, WrittenFile
 
 _ROW_GROUP_BYTES = 64 << 20  # of one table, kept in memory
 _LONGEST_TEXT = 64  # Delta looks at the beginning of longer ones only

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
 from pyspark import inheritable_thread_target
@@ -23,23 +24,122 @@ from pyspark.sql import functions as F
 from replica_audit.engine.arrow import spark_schema
 from replica_audit.errors import UsageError
 from replica_audit.rows import AUDIT_RUNS, FORMER_TABLES, TABLES, Table
-from replica_audit.rows.arrow import schema_of
+from replica_audit.rows.arrow import WrittenFile, schema_of
 from replica_audit.rows.encoding import with_columns_of
-from replica_audit.rows.outcomes import WrittenFile
-from replica_audit.storage.warehouse import leftovers
-from replica_audit.storage.warehouse.arrow_tables import ArrowTables
-from replica_audit.storage.warehouse.catalog import is_catalog_name
-from replica_audit.storage.warehouse.faults import warehouse_place
-from replica_audit.storage.warehouse.java_errors import is_conflict
-from replica_audit.storage.warehouse.planted import refuse_planted
-from replica_audit.storage.warehouse.reader import WarehouseTables
-from replica_audit.storage.warehouse.spark_tables import CatalogTables, SparkTables
+from replica_audit.storage.warehouse import damage
+from replica_audit.storage.warehouse.arrow_tables import ArrowTables, Equal
+from replica_audit.storage.warehouse.faults import is_conflict, warehouse_place
+from replica_audit.storage.warehouse.place import is_catalog_name, refuse_planted
+from replica_audit.storage.warehouse.reader import CONSTRAINT, WarehouseTables
 from replica_audit.storage.warehouse.transactions import TableCommit, Transactions, other_release
-from replica_audit.storage.warehouse.upgrades import CHANGE_FEED, upgrade
+
+
+class CatalogTables(ArrowTables):
+    """The tables of a schema of Spark's catalog: the catalog says where they are, delta-rs reads them there."""
+
+    def __init__(self, location: str, place: Callable[[str], str | None]) -> None:
+        """`place` gives the URI of a table, None if there is no such table."""
+        super().__init__(location)
+        self._place = place
+        self._places: dict[str, str] = {}
+
+    def dataset(self, table: str, equal: Equal | None = None, names: Sequence[str] | None = None) -> ds.Dataset | None:
+        """The table where the catalog has it."""
+        place = self._places.get(table) or self._place(table)
+        if place is None:
+            return None
+        self._places[table] = place
+        parent, _, name = place.rstrip("/").rpartition("/")
+        return WarehouseTables(parent).dataset(name, equal, names)
+
+
+class SparkTables(ArrowTables):
+    """Tables in a store to which only Spark has the key: it reads the wanted columns of the wanted rows, and hands them over as Arrow."""
+
+    def __init__(self, location: str, frame: Callable[[str], DataFrame | None]) -> None:
+        """`frame` gives a whole table, None if there is no such table."""
+        super().__init__(location)
+        self._frame = frame
+
+    def dataset(self, table: str, equal: Equal | None = None, names: Sequence[str] | None = None) -> ds.Dataset | None:
+        """What Spark reads of the table."""
+        frame = self._chosen(table, equal or {})
+        if frame is None:
+            return None
+        if names is not None:
+            frame = frame.select(*(name for name in frame.columns if name in {*names, *(equal or {})}))
+        return ds.dataset(frame.toArrow())
+
+    def has(self, table: str) -> bool:
+        """Whether there is such a table; nothing of it is read."""
+        return self._frame(table) is not None
+
+    def count(self, table: str, /, **equal: str | int | None) -> int | None:
+        """As Spark counts: no row leaves its tasks."""
+        frame = self._chosen(table, equal)
+        return None if frame is None else frame.count()
+
+    def _chosen(self, table: str, equal: Equal) -> DataFrame | None:
+        frame = self._frame(table)
+        if frame is None:
+            return None
+        for name, value in equal.items():
+            if name in frame.columns:
+                frame = frame.where(F.col(name).isNull() if value is None else F.col(name) == F.lit(value))
+        return frame
+
+
+CHANGE_FEED = "delta.enableChangeDataFeed"
+_TRIES = 30  # of a change that other audits' commits come before
+Properties = Mapping[str, str]
+
+
+def upgrade(spark: SparkSession, identifier: str, table: Table, kept: Properties, again: Callable[[], Properties]) -> bool:
+    """Change a table where it differs; whether it did.
+
+    Args:
+        spark: a session with Delta.
+        identifier: the table's name in SQL.
+        table: what it should be.
+        kept: its properties.
+        again: gives its properties as they are now; another audit may change it at the same time.
+
+    Raises:
+        UsageError: it cannot be changed.
+    """
+    is_changed, tries_left = False, _TRIES
+    while True:
+        try:
+            for statement in _changes(table, kept):
+                spark.sql(f"ALTER TABLE {identifier} {statement}")
+                is_changed = True
+        except Exception as error:
+            tries_left -= 1
+            if tries_left and is_conflict(error):
+                time.sleep(random.uniform(0.1, 1.0))  # noqa: S311
+                kept = again()
+                continue
+            if not isinstance(error, AnalysisException):
+                raise
+            why = " ".join(str(error).split())[:300]
+            raise UsageError(f"table {table.name} of an older version cannot be changed: {why}") from None
+        return is_changed
+
+
+def _changes(table: Table, kept: Properties) -> Iterator[str]:
+    """What is to be altered. Whoever switched the change feed off wants it so."""
+    for name in table.widened:
+        check = table.constraints[name]
+        was = kept.get(f"{CONSTRAINT}{name}", check)
+        if "".join(was.split()) != "".join(check.split()):  # Delta writes an added constraint with blanks of its own
+            yield f"DROP CONSTRAINT IF EXISTS {name}"
+            yield f"ADD CONSTRAINT {name} CHECK ({check})"
+    if table.has_change_feed and CHANGE_FEED not in kept:
+        yield f"SET TBLPROPERTIES ('{CHANGE_FEED}' = 'true')"
+
 
 WrittenRows = DataFrame | Sequence[WrittenFile]
 _WRITERS = 4
-_TRIES = 30  # of a commit that other audits' commits come before
 _CREATED_IN_SECONDS = 30.0
 _GIVEN_UP_AFTER_SECONDS = 20.0  # less than that: what a killed process has begun is cleared away in time
 _BY_NAME = {table.name: table for table in (*TABLES, *FORMER_TABLES)}
@@ -165,7 +265,7 @@ class DeltaWarehouse:
                 return
             is_begun = self._is_begun(table)
             # another audit may be creating it right now, or may have been killed while it did
-            if is_begun and leftovers.clear_begun(self._directory(table), _GIVEN_UP_AFTER_SECONDS):
+            if is_begun and damage.clear_begun(self._directory(table), _GIVEN_UP_AFTER_SECONDS):
                 continue
             if not (is_meanwhile or is_begun) or time.monotonic() > deadline:
                 raise UsageError(f"warehouse {self.location}: table {table.name}: {why}")
@@ -173,7 +273,7 @@ class DeltaWarehouse:
 
     def _is_begun(self, table: Table) -> bool:
         """Whether a directory has what a table of Delta begins with; in a store a table is there with its first commit."""
-        return not self.in_catalog and (self._directory(table) / leftovers.LOG).is_dir()
+        return not self.in_catalog and (self._directory(table) / damage.LOG).is_dir()
 
     def _directory(self, table: Table) -> Path:
         return Path(self.location.removeprefix("file:"), table.name)

@@ -19,8 +19,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from replica_audit.rows.outcomes import WrittenFile
-from replica_audit.storage.warehouse.foreign_sql import CONSTRAINT, refuse_foreign_sql
+from replica_audit.rows.arrow import WrittenFile
+from replica_audit.storage.warehouse.reader import CONSTRAINT, refuse_foreign_sql
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,13 +22,11 @@ from replica_audit.retention.choice import KnownRun, RunState
 from replica_audit.rows import AUDIT_RUNS, Table
 from replica_audit.rows.arrow import nullable_columns
 from replica_audit.rows.runs import NOTHING_READ
-from replica_audit.storage.warehouse import leftovers
+from replica_audit.storage.warehouse import damage
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables, reading
-from replica_audit.storage.warehouse.faults import warehouse_place
-from replica_audit.storage.warehouse.holds import attempt_of, is_held
-from replica_audit.storage.warehouse.java_errors import is_conflict
-from replica_audit.storage.warehouse.planted import refuse_links_below
-from replica_audit.storage.warehouse.processes import this_process
+from replica_audit.storage.warehouse.faults import is_conflict, warehouse_place
+from replica_audit.storage.warehouse.holds import attempt_of, is_held, this_process
+from replica_audit.storage.warehouse.place import refuse_links_below
 from replica_audit.storage.warehouse.tables import DeltaWarehouse, quoted
 
 _T = TypeVar("_T")
@@ -201,7 +199,7 @@ class WarehouseUpkeep:
         with reading(self.warehouse.location, table.name):
             refuse_links_below(place)
             paths = [unquote(name) for name in LocalTable(str(place)).vacuum(retention_hours=hours, dry_run=True, full=True)]
-        temporary = tuple(str(path.relative_to(place)) for path in leftovers.temporary_files(place, hours * 3600))
+        temporary = tuple(str(path.relative_to(place)) for path in damage.temporary_files(place, hours * 3600))
         sizes = {path: _size(place / path) for path in (*paths, *temporary)}
         return UnusedFiles(
             paths=tuple(path for path, size in sizes.items() if size is not None),

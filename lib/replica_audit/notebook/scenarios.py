@@ -1,4 +1,4 @@
-"""Two logs played under every protocol by the rules of the audit, without a warehouse: table, rounds and plot."""
+"""Two logs of one partition played under every protocol, and the scenarios of KIP-101 and KIP-279; no warehouse is needed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Links and folders that another user planted in a warehouse on this machine: nothing is written or removed through them."""
+"""The place of a warehouse: a directory, a URI or a schema of a catalog, and what another user may have planted there."""
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +12,14 @@ from pathlib import Path
 from replica_audit.errors import UsageError
 from replica_audit.own_folder import followed_own_links, is_trusted
 from replica_audit.rows import FORMER_TABLES, TABLES
-from replica_audit.storage.warehouse.leftovers import LOG
+from replica_audit.storage.warehouse.damage import LOG
+
+_NAME = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*")
+
+
+def is_catalog_name(location: str) -> bool:
+    """Whether a location is `catalog.schema`."""
+    return _NAME.fullmatch(location) is not None
 
 
 def refuse_planted(warehouse: Path) -> None:
@@ -81,3 +90,45 @@ def _refuse(path: Path, found: os.stat_result, trusted: _Trusted) -> None:
         raise UsageError(
             f"{path} belongs to another user (uid {found.st_uid}), who may put links there: move it away, or give another --warehouse"
         )
+
+
+def is_directory(given: str) -> bool:
+    """Whether a place is a directory of this machine, and neither a URI nor a catalog's schema."""
+    return "://" not in given and not is_catalog_name(given)
+
+
+def given_warehouse(given: str) -> str:
+    """The place: a directory, which need not be there yet, becomes absolute; `catalog.schema` and URIs stay as they are.
+
+    Raises:
+        UsageError: no warehouse can be there.
+    """
+    if not is_directory(given):
+        return given
+    path = Path(given).expanduser().absolute()
+    refuse_planted(path)
+    try:
+        there = next(one for one in (path, *path.parents) if one.exists())
+    except OSError as error:
+        raise UsageError(f"--warehouse {given}: {error.strerror}") from None
+    if not there.is_dir():
+        raise UsageError(f"--warehouse {given}: {'' if there == path else f'{there} '}is a file, not a directory")
+    if not os.access(there, os.W_OK | os.X_OK):
+        why = errno.EROFS if os.statvfs(there).f_flag & os.ST_RDONLY else errno.EACCES
+        raise UsageError(f"--warehouse {given}: {os.strerror(why)}: {there}; make it writable or give another --warehouse")
+    return str(path)
+
+
+def make_warehouse(given: str) -> str:
+    """The place, and if it is a directory, that is there.
+
+    Raises:
+        UsageError: no warehouse can be there.
+    """
+    place = given_warehouse(given)
+    if is_directory(place):
+        try:
+            Path(place).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--warehouse {given}: {error.strerror}") from None
+    return place
