@@ -21,6 +21,7 @@ from replica_audit.model import BytesToRead, Problem
 from replica_audit.past.doubts import doubts_of
 from replica_audit.past.findings import with_acknowledgement
 from replica_audit.past.starts import broker_starts, known_of_brokers, open_outcomes
+from replica_audit.program import versions
 from replica_audit.progress import Progress, Stage, TellsEvent
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.protocol.verdict.verdict import Severity
@@ -32,7 +33,6 @@ from replica_audit.rows.starts import BrokerStart
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.sources import Root, about_cluster, discover, problems_of_input
 from replica_audit.storage.warehouse.arrow_tables import MemoryTables
-from replica_audit.storage.warehouse.versions import versions
 from replica_audit.words import count
 
 

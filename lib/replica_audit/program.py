@@ -63,6 +63,18 @@ def shipped(path: str) -> Path:
     return _PACKAGE / "shipped" / path if is_installed() else _checkout() / path
 
 
+def versions(*packages: str) -> Iterator[tuple[str, str]]:
+    """This product and the installed packages of these names, each with its version."""
+    from importlib.metadata import PackageNotFoundError, version  # it takes 10 ms, which not every command has to spend
+
+    yield "replica-audit", VERSION
+    for package in packages:
+        try:
+            yield package, version(package)
+        except PackageNotFoundError:
+            yield package, "not installed as a package"
+
+
 @cache
 def digest_of_code(rooms: Collection[str]) -> str:
     """A digest, in hexadecimal digits, of the sources of some modules and packages right below the package."""

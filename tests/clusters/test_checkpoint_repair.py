@@ -14,7 +14,7 @@ from replica_audit.partition.audit import PartitionAudit
 from replica_audit.protocol.epochs.checkpoint_repair import EntrySource, Undetermined, as_table, corrected
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, load, truncate_from_start
 from replica_audit.protocol.epochs.replica_log import LoadedLog
-from replica_audit.rows.audited import AuditedPartition
+from replica_audit.rows import AuditedPartition
 from replica_audit.stages import partitions
 from tests.support import in_process
 

@@ -24,7 +24,7 @@ from replica_audit.local_run import triage
 from replica_audit.partition.healthy import proven_healthy
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition
-from replica_audit.rows.audited import AuditedPartition
+from replica_audit.rows import AuditedPartition
 from replica_audit.stages import judged as judging
 from replica_audit.stages import partitions as reading
 from replica_audit.stages import producer_files

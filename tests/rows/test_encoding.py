@@ -8,9 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from replica_audit.rows import INPUT_ERRORS
+from replica_audit.rows import INPUT_ERRORS, AuditedPartition
 from replica_audit.rows.arrow import AUDITED, array_of, batch_of, list_array_of, struct_of
-from replica_audit.rows.audited import AuditedPartition
 from replica_audit.rows.columns import Table
 from replica_audit.rows.encoding import RowMismatchError, as_dict, row_of, with_columns_of
 from replica_audit.rows.findings import CheckedPartition, RunFinding

@@ -17,9 +17,8 @@ import pyarrow as pa
 import pytest
 
 from replica_audit import rows
-from replica_audit.rows import INPUT_ERRORS, OF_PARTITIONS, TABLES, Table
+from replica_audit.rows import INPUT_ERRORS, OF_PARTITIONS, TABLES, AuditedPartition, Table
 from replica_audit.rows.arrow import AUDITED, array_of, schema_of, struct_of
-from replica_audit.rows.audited import AuditedPartition
 from replica_audit.rows.columns import KEYS, RunKeys, Width, columns_of
 from replica_audit.rows.encoding import as_dict, row_of
 from replica_audit.rows.findings import CheckedPartition, FoundFinding

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.formats.shapes import INVENTORY, SEGMENTS
-from replica_audit.rows import TABLES
-from replica_audit.rows.audited import AuditedPartition
+from replica_audit.rows import TABLES, AuditedPartition
 from replica_audit.rows.columns import all_pass, checker, in_python
 from replica_audit.rows.replicas import ReplicaLog
 from replica_audit.stages.mapping import map_rows

@@ -14,9 +14,8 @@ from deltalake import DeltaTable
 
 from replica_audit.engine.arrow import spark_schema
 from replica_audit.errors import UsageError
-from replica_audit.rows import OF_PARTITIONS, SEGMENT_EPOCHS, TRUNCATION_POINTS
+from replica_audit.rows import OF_PARTITIONS, SEGMENT_EPOCHS, TRUNCATION_POINTS, AuditedPartition
 from replica_audit.rows.arrow import OUTCOMES, WrittenFile, schema_of
-from replica_audit.rows.audited import AuditedPartition
 from replica_audit.rows.pairs import TruncationPoint
 from replica_audit.stages.valid_rows import outcomes
 from replica_audit.storage.warehouse import table_files

@@ -22,9 +22,8 @@ from replica_audit.formats.values import Row, log_directory, metadata_copy
 from replica_audit.model import LogDirectory, LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.protocol.comparison.compare_mode import CompareMode
-from replica_audit.rows import COUNTED
+from replica_audit.rows import COUNTED, AuditedPartition
 from replica_audit.rows.arrow import AUDITED, INT, OUTCOMES, STRING, WrittenFile, struct
-from replica_audit.rows.audited import AuditedPartition
 from replica_audit.rows.encoding import as_dict
 from replica_audit.stages.commits import KEYS, list_commits
 from replica_audit.stages.inventory import list_source, weight

@@ -54,7 +54,7 @@ from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.verdict import Judgement, inconclusive
 from replica_audit.recovery.outcomes import AuditedRows, replica_starts
-from replica_audit.rows.audited import AuditedPartition
+from replica_audit.rows import AuditedPartition
 from replica_audit.rows.codes import Cause
 from replica_audit.rows.findings import FoundFinding
 from replica_audit.rows.history import LoggedIncident

@@ -45,7 +45,7 @@ from replica_audit.protocol.transactions.segment_producers import producers_of_l
 from replica_audit.protocol.verdict.partition_findings import looks_at_table
 from replica_audit.protocol.verdict.reasons import clean_prefix, same_over_all
 from replica_audit.protocol.verdict.verdict import Judgement, Verdict
-from replica_audit.rows.audited import AuditedPartition
+from replica_audit.rows import AuditedPartition
 from replica_audit.rows.findings import CheckedPartition
 from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from replica_audit.pipeline.request import AuditRequest
+from replica_audit.program import versions
 from replica_audit.rows import AUDIT_RUNS
 from replica_audit.rows.runs import NO_CLUSTER
 from replica_audit.storage.warehouse.holds import Attempt
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
-from replica_audit.storage.warehouse.versions import versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

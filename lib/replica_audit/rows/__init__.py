@@ -1,22 +1,45 @@
-"""Every table, as the class of its rows: columns, types, comments, constraints. The only place."""
+"""Every table, as the class of its rows: columns, types, comments, constraints. The only place.
+
+And all rows that the audit of one partition makes, as one row: for each table, a list of its rows without the run's keys.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from replica_audit.frozen import made_quickly
 from replica_audit.rows.columns import Column, Table
-from replica_audit.rows.findings import FINDINGS
-from replica_audit.rows.history import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS
-from replica_audit.rows.pairs import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS
-from replica_audit.rows.records import COMPACTION_DIFFERENCES, DAMAGED_BATCHES, OPEN_TRANSACTIONS, RECORD_DIFFERENCES, SEQUENCE_GAPS
+from replica_audit.rows.findings import FINDINGS, CheckedPartition, FoundFinding
+from replica_audit.rows.history import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS, ConsumerImpact, LeaderEpoch, LoggedIncident
+from replica_audit.rows.pairs import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS, EpochEndOffset, ReplicaVerdict, TruncationPoint
+from replica_audit.rows.records import (
+    COMPACTION_DIFFERENCES,
+    DAMAGED_BATCHES,
+    OPEN_TRANSACTIONS,
+    RECORD_DIFFERENCES,
+    SEQUENCE_GAPS,
+    CompactionDifference,
+    DamagedBatch,
+    MissingSequences,
+    OpenTransactionRow,
+    RecordDifference,
+)
 from replica_audit.rows.replicas import (
     EPOCH_START_OFFSETS,
     FUTURE_REPLICAS,
     REPLICA_LOGS,
     REPLICA_ROLES,
     SEGMENT_EPOCHS,
+    EpochStartOffset,
+    FutureReplica,
+    ReplicaLog,
+    ReplicaRole,
+    SegmentEpoch,
 )
-from replica_audit.rows.runs import AUDIT_RUNS, INPUT_ERRORS
-from replica_audit.rows.starts import BROKER_STARTS, REPLICA_STARTS
-from replica_audit.rows.what_if import WHAT_IF_LEADERS, WHAT_IF_RULES
+from replica_audit.rows.runs import AUDIT_RUNS, INPUT_ERRORS, ReportedProblem
+from replica_audit.rows.starts import BROKER_STARTS, REPLICA_STARTS, ReplicaStart
+from replica_audit.rows.what_if import WHAT_IF_LEADERS, WHAT_IF_RULES, WhatIfLeader, WhatIfRule
 
 # what the audit of one partition makes rows of
 OF_PARTITIONS: tuple[Table, ...] = (
@@ -49,6 +72,37 @@ FORMER_TABLES: tuple[Table, ...] = (
 # the tables whose rows are counted before they are visible
 COUNTED: tuple[Table, ...] = (*OF_PARTITIONS, INPUT_ERRORS)
 
+
+@made_quickly
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedPartition:
+    """The rows of every table about a partition; `found` are its findings, `checked` what was found in order."""
+
+    cluster_id: str
+    segment_epochs: Sequence[SegmentEpoch] = ()
+    replica_logs: Sequence[ReplicaLog] = ()
+    epoch_start_offsets: Sequence[EpochStartOffset] = ()
+    epoch_end_offsets: Sequence[EpochEndOffset] = ()
+    truncation_points: Sequence[TruncationPoint] = ()
+    replica_verdicts: Sequence[ReplicaVerdict] = ()
+    replica_roles: Sequence[ReplicaRole] = ()
+    future_replicas: Sequence[FutureReplica] = ()
+    what_if_leaders: Sequence[WhatIfLeader] = ()
+    what_if_rules: Sequence[WhatIfRule] = ()
+    leader_epochs: Sequence[LeaderEpoch] = ()
+    logged_incidents: Sequence[LoggedIncident] = ()
+    consumer_impacts: Sequence[ConsumerImpact] = ()
+    sequence_gaps: Sequence[MissingSequences] = ()
+    damaged_batches: Sequence[DamagedBatch] = ()
+    compaction_differences: Sequence[CompactionDifference] = ()
+    record_differences: Sequence[RecordDifference] = ()
+    open_transactions: Sequence[OpenTransactionRow] = ()
+    replica_starts: Sequence[ReplicaStart] = ()
+    input_errors: Sequence[ReportedProblem] = ()
+    found: Sequence[FoundFinding] = ()
+    checked: Sequence[CheckedPartition] = ()
+
+
 __all__ = [
     "AUDIT_RUNS",
     "BROKER_STARTS",
@@ -77,6 +131,7 @@ __all__ = [
     "TRUNCATION_POINTS",
     "WHAT_IF_LEADERS",
     "WHAT_IF_RULES",
+    "AuditedPartition",
     "Column",
     "Table",
 ]

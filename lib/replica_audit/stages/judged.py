@@ -9,7 +9,7 @@ from replica_audit.partition.healthy import healthy_rows, proven_healthy
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition
 from replica_audit.protocol.comparison.compare_mode import CompareMode
-from replica_audit.rows.audited import AuditedPartition
+from replica_audit.rows import AuditedPartition
 from replica_audit.stages.partitions import audit_of, known_partition, partition_audit, read_again
 from replica_audit.stages.producer_files import problems_of_producers, producer_file_problems
 from replica_audit.stages.records import keys_of_few

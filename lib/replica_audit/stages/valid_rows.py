@@ -14,9 +14,8 @@ import pyarrow as pa
 from replica_audit.errors import visible
 from replica_audit.formats.log_dir.names import TRANSACTIONS_TOPIC
 from replica_audit.formats.values import Row
-from replica_audit.rows import COUNTED, INPUT_ERRORS, OF_PARTITIONS
+from replica_audit.rows import COUNTED, INPUT_ERRORS, OF_PARTITIONS, AuditedPartition
 from replica_audit.rows.arrow import AUDITED, BIGINT, OUTCOMES, STRING, array_of, list_array_of, rows_of, schema_of
-from replica_audit.rows.audited import AuditedPartition
 from replica_audit.rows.columns import all_pass, checker
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.findings import CheckedPartition, FoundFinding
