@@ -20,7 +20,7 @@ TEXTS = {"reason", "evidence", "summary", "detail", "sentence"}
 PARSING = {"split", "rsplit", "startswith", "endswith", "partition", "rpartition", "find", "index", "removeprefix", "removesuffix"}
 EXPRESSIONS = {"match", "search", "fullmatch", "findall", "finditer", "sub", "split"}
 # takes a sentence apart and puts it together again as it was, to store it once for all its numbers; no number is looked at
-PACKS = {"report/page/listing.py"}
+PACKS = {"report/page/page_data.py"}
 
 
 def label(path: Path) -> str:
