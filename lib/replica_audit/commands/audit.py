@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from replica_audit.past.run import PastRun
     from replica_audit.report.facts.run_report import Report
     from replica_audit.report.text.webhook_json import AboutRun
-if TYPE_CHECKING:
-    from replica_audit.past.run import PastRun
-    from replica_audit.report.facts.run_report import Report
 
 
 _FINDINGS, _INCOMPLETE = 1, 3

@@ -15,8 +15,6 @@ from replica_audit.program import shipped
 if TYPE_CHECKING:
     from replica_audit.acknowledged import Acknowledgements
     from replica_audit.config import Settings
-if TYPE_CHECKING:
-    from replica_audit.config import Settings
 
 
 COLUMNS_HELP = """\

@@ -25,8 +25,6 @@ from replica_audit.rows.encoding import RowMismatchError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 
 RowT = TypeVar("RowT", bound="DataclassInstance")
