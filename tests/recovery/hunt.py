@@ -1,6 +1,6 @@
 """Plans of random clusters, carried out in a simulation that knows nothing of the product's: sets of records, and who leads.
 
-`python -m tests.recovery.hunt --total N` tries N clusters, and ends at the first one whose plan breaks a rule: its seed is printed.
+`python -m tests.recovery.hunt --total N` tries N clusters, and prints the seed of each one whose plan breaks a rule.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from replica_audit.config import Settings
 from replica_audit.errors import AuditError
+from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.local_run import triage
 from replica_audit.past.recovery import recovery_facts
 from replica_audit.past.run import PastRun
@@ -22,7 +24,8 @@ from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.recovery.invariants import PlanDefectError
 from replica_audit.recovery.plan import plan_of
 from replica_audit.recovery.steps import Action, Copy, CorrectFile, Elect, GroupPolicy, Plan, PutBack, StartBroker, StopBroker, TakeOut
-from tests.scenarios.disks import TOPIC, VERSIONS, Cluster, Disk
+from tests.formats import kafka_files as kf
+from tests.scenarios.disks import TOPIC, VERSIONS, Cluster, Disk, Version
 
 BROKERS = (1, 2, 3)
 Batch = tuple[int, int, int]
@@ -30,23 +33,36 @@ Record = tuple[int, int]  # epoch, offset
 
 
 @dataclass(kw_only=True)
-class World:
-    """What is really on the brokers' disks, whatever the copies look like. `unread`: brokers whose copies are damaged."""
+class Partition:
+    """What is really on the brokers' disks of one partition, and who leads it (-1: nobody)."""
 
     held: dict[int, list[Record]]
     leader: int
     isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+
+@dataclass(kw_only=True)
+class World:
+    """A cluster of one topic, whatever the copies look like. `unread`: brokers whose copies are damaged.
+
+    `by_itself`: the controller elects whoever runs; `by_topic`: an unclean election is one of all partitions of the topic.
+    """
+
+    partitions: dict[int, Partition]
     running: set[int]
     crashed: frozenset[int]
+    by_itself: bool = False
+    by_topic: bool = False
     unread: set[int] = field(default_factory=set)
     is_guess: bool = False
     is_whole: bool = True
-    copied: set[Record] = field(default_factory=set)
+    copied: set[tuple[int, Record]] = field(default_factory=set)
     started: set[int] = field(default_factory=set)
 
 
-def random_cluster(random: Random) -> tuple[Cluster, World]:
-    """Replicas that share a beginning, each with a tail of an epoch of its own, or none; somebody leads, or nobody."""
+def _random_logs(random: Random) -> dict[int, list[Batch]]:
+    """Replicas that share a beginning, each with a tail of an epoch of its own, or none."""
     common: list[Batch] = []
     offset, epoch = 0, 1
     for _batch in range(random.randint(1, 4)):
@@ -59,29 +75,86 @@ def random_cluster(random: Random) -> tuple[Cluster, World]:
         end = kept[-1][2] + 1
         tail = [] if random.random() < 0.4 else [(10 + place, end, end + random.randint(0, 3))]
         batches[broker] = [*kept, *tail]
-    epochs = {broker: of[-1][0] for broker, of in batches.items()}
-    leads = max(BROKERS, key=lambda broker: (epochs[broker], len(batches[broker])))
-    nobody = random.random() < 0.4
-    up = set() if nobody else {leads, *(broker for broker in BROKERS if random.random() < 0.3 and batches[broker] == batches[leads])}
-    isr = (random.choice(BROKERS),) if nobody else tuple(sorted(up))
+    return batches
+
+
+def random_cluster(random: Random) -> tuple[dict[int, Cluster], World]:
+    """One to three partitions of which somebody leads each, or nobody; all brokers may be stopped."""
+    up = set(random.sample(BROKERS, random.choice((0, 0, 1, 1, 2))))
     crashed = frozenset(broker for broker in BROKERS if broker not in up and random.random() < 0.5)
-    disks = {broker: Disk(batches=of, high_watermark=common[0][2] + 1, clean=broker not in crashed) for broker, of in batches.items()}
-    cluster = Cluster(disks=disks, leader=-1 if nobody else leads, leader_epoch=20, isr=isr, up=tuple(sorted(up)))
-    held = {broker: [(one, at) for one, first, last in of for at in range(first, last + 1)] for broker, of in batches.items()}
-    return cluster, World(held=held, leader=cluster.leader, isr=isr, running=set(up), crashed=crashed)
+    by_itself, is_old = random.random() < 0.2, random.random() < 0.25
+    clusters: dict[int, Cluster] = {}
+    partitions: dict[int, Partition] = {}
+    for number in range(random.randint(1, 3)):
+        batches = _random_logs(random)
+        replicas = tuple(random.sample(BROKERS, random.choice((2, 3, 3))))
+        ends = {broker: (of[-1][0], of[-1][2]) for broker, of in batches.items()}
+        leads = max((broker for broker in replicas if broker in up), key=ends.__getitem__, default=-1)
+        if up and not by_itself and random.random() < 0.4:
+            leads = -1
+        behind = {broker for broker in replicas if broker in up and leads >= 0 and batches[broker] != batches[leads]}
+        for broker in behind:  # whoever runs has followed
+            batches[broker] = list(batches[leads])
+        isr = (
+            tuple(sorted(up & {*replicas}))
+            if leads >= 0
+            else (random.choice([broker for broker in replicas if broker not in up] or [replicas[0]]),)
+        )
+        if leads < 0 and isr[0] in up:
+            leads = isr[0]
+            isr = (leads,)
+            for broker in up & {*replicas}:
+                batches[broker] = list(batches[leads])
+        disks = {
+            broker: Disk(batches=batches[broker], high_watermark=batches[broker][0][2] + 1, clean=broker not in crashed)
+            for broker in replicas
+        }
+        configs = {"unclean.leader.election.enable": "true"} if by_itself else {}
+        clusters[number] = Cluster(disks=disks, leader=leads, leader_epoch=20, isr=isr, up=tuple(sorted(up)), configs=configs)
+        held = {broker: [(one, at) for one, first, last in batches[broker] for at in range(first, last + 1)] for broker in replicas}
+        partitions[number] = Partition(held=held, leader=leads, isr=isr, replicas=replicas)
+    return clusters, World(partitions=partitions, running=set(up), crashed=crashed, by_itself=by_itself, by_topic=is_old)
+
+
+def _written(home: Path, clusters: dict[int, Cluster], world: World) -> None:
+    """All partitions below the same log directories, and what the metadata says of them."""
+    version = Version("2.3.1", "2.3-IV1") if world.by_topic else VERSIONS[Protocol.TRUNCATE_ON_FETCH]
+    topics: list[dict[str, Any]] = []
+    marks: dict[int, list[tuple[str, int, int]]] = {}
+    metadata: dict[str, Any] = {}
+    for number, cluster in clusters.items():
+        for broker, disk in cluster.disks.items():
+            path = home / f"broker-{broker}" / "data-0"
+            cluster._write(path, broker, disk, version, up=broker in world.running)
+            (path / f"{TOPIC}-0").rename(path / f"being-{number}")
+            marks.setdefault(broker, []).append((TOPIC, number, disk.high_watermark))
+        metadata = cluster._metadata(version, tuple(world.running))
+        (one,) = metadata["topics"]
+        (partition,) = one["partitions"]
+        topics.append(one | {"partitions": [partition | {"partition": number, "replicas": list(world.partitions[number].replicas)}]})
+    for broker, offsets in marks.items():
+        path = home / f"broker-{broker}" / "data-0"
+        for being in sorted(path.glob("being-*")):
+            being.rename(path / f"{TOPIC}-{being.name.rpartition('-')[2]}")
+        (path / log_dir.HIGH_WATERMARKS).write_bytes(kf.checkpoint(offsets))
+        (path / log_dir.LOG_STARTS).write_bytes(kf.checkpoint([]))
+    brokers = [{"id": broker, "state": "up" if broker in world.running else "down"} for broker in BROKERS if broker in marks]
+    of_topic = topics[0] | {"partitions": [partition for one in topics for partition in one["partitions"]]}
+    (home / log_dir.CLUSTER_METADATA).write_text(json.dumps(metadata | {"brokers": brokers, "topics": [of_topic]}))
 
 
 def damage(random: Random, home: Path, world: World) -> str:
     """Damage the copies of a broker, or what says who leads; the brokers have their files still."""
-    broker = random.choice(BROKERS)
+    broker = random.choice([one for one in BROKERS if (home / f"broker-{one}").is_dir()])
     directory = home / f"broker-{broker}" / "data-0"
     kind = random.choice(("nothing", "nothing", "no segments", "garbled table", "garbled checkpoint", "no metadata", "twice"))
+    replicas = sorted(directory.glob(f"{TOPIC}-*"))
     if kind == "no segments":
-        for path in (directory / f"{TOPIC}-0").glob("*.log"):
+        for path in directory.glob(f"{TOPIC}-*/*.log"):
             path.unlink()
         world.unread.add(broker)
     elif kind == "garbled table":
-        (directory / f"{TOPIC}-0" / "leader-epoch-checkpoint").write_text("none\n")
+        (random.choice(replicas) / "leader-epoch-checkpoint").write_text("none\n")
         world.is_whole = False
     elif kind == "garbled checkpoint":
         (directory / "replication-offset-checkpoint").write_text("none\n")
@@ -118,8 +191,8 @@ def carry_out(plan: Plan, world: World) -> None:
 def _do(action: Action, world: World) -> None:
     match action:
         case Copy(replicas):
-            for *_key, broker in replicas:
-                world.copied.update(world.held[broker])
+            for _topic, number, broker in replicas:
+                world.copied.update((number, record) for record in world.partitions[number].held.get(broker, ()))
         case StopBroker(broker):
             _untouched(world, broker)
             world.running.discard(broker)
@@ -128,28 +201,45 @@ def _do(action: Action, world: World) -> None:
                 raise Broken(f"a file of broker {broker} is corrected while it runs, or after its start")
         case StartBroker(broker):
             _start(world, broker)
-        case Elect(_key, broker):
-            _elect(world, broker)
-        case TakeOut((_topic, _partition, broker)):
-            _delete(world, broker)
-        case PutBack((_topic, _partition, broker)):
-            world.held[broker] = list(world.held[world.leader])
+        case Elect((_topic, number), broker):
+            _elect(world, number, broker)
+        case TakeOut((_topic, number, broker)):
+            _delete(world, number, broker)
+        case PutBack((_topic, number, broker)):
+            one = world.partitions[number]
+            one.held[broker] = list(one.held[one.leader])
 
 
-def _delete(world: World, broker: int) -> None:
+def _delete(world: World, number: int, broker: int) -> None:
     _untouched(world, broker)
     if broker not in world.running:
         raise Broken(f"broker {broker} does not run, and is to delete its replica")
-    _remove(world, broker, [])
+    _remove(world, number, broker, [])
 
 
-def _elect(world: World, broker: int) -> None:
+def _elect(world: World, number: int, broker: int) -> None:
     if broker not in world.running:
         raise Broken(f"broker {broker} is elected and does not run")
     if world.is_guess:
         raise Broken("an election on a guess")
-    if world.leader != broker:
-        _lead(world, broker)
+    if world.partitions[number].leader == broker:
+        return
+    if world.by_topic:  # the setting is allowed before the broker starts
+        _elect_any(world)
+    else:
+        _lead(world, number, _first_running(world, number))
+    if world.partitions[number].leader != broker:
+        raise Broken(f"broker {world.partitions[number].leader} is elected, and not {broker}")
+
+
+def _first_running(world: World, number: int) -> int:
+    return next(broker for broker in world.partitions[number].replicas if broker in world.running)
+
+
+def _elect_any(world: World) -> None:
+    for number, one in world.partitions.items():
+        if one.leader < 0 and world.running & {*one.replicas}:
+            _lead(world, number, _first_running(world, number))
 
 
 def _untouched(world: World, broker: int) -> None:
@@ -163,35 +253,44 @@ def _start(world: World, broker: int) -> None:
         raise Broken(f"broker {broker} is started twice")
     world.started.add(broker)
     world.running.add(broker)
-    if world.leader >= 0 and world.leader != broker:
-        _follow(world, broker)
-    elif world.leader < 0 and broker in world.isr:
-        _lead(world, broker)
+    for number, one in world.partitions.items():
+        if broker not in one.replicas:
+            continue
+        if one.leader >= 0 and one.leader != broker:
+            _follow(world, number, broker)
+        elif one.leader < 0 and broker in one.isr:
+            _lead(world, number, broker)
+    if world.by_itself:
+        _elect_any(world)
 
 
-def _lead(world: World, broker: int) -> None:
-    world.leader = broker
-    for other in sorted(world.running - {broker}):
-        _follow(world, other)
+def _lead(world: World, number: int, broker: int) -> None:
+    one = world.partitions[number]
+    one.leader = broker
+    for other in sorted((world.running & {*one.replicas}) - {broker}):
+        _follow(world, number, other)
 
 
-def _follow(world: World, broker: int) -> None:
-    leads = world.held[world.leader]
-    common = [mine for mine, its in zip(world.held[broker], leads, strict=False) if mine == its]
-    _remove(world, broker, common)
+def _follow(world: World, number: int, broker: int) -> None:
+    one = world.partitions[number]
+    common = [mine for mine, its in zip(one.held[broker], one.held[one.leader], strict=False) if mine == its]
+    _remove(world, number, broker, common)
 
 
-def _remove(world: World, broker: int, kept: list[Record]) -> None:
-    elsewhere = {record for other, of in world.held.items() if other != broker for record in of} | world.copied
-    lost = [record for record in world.held[broker] if record not in kept and record not in elsewhere]
+def _remove(world: World, number: int, broker: int, kept: list[Record]) -> None:
+    one = world.partitions[number]
+    elsewhere = {record for other, of in one.held.items() if other != broker for record in of}
+    lost = [
+        record for record in one.held[broker] if record not in kept and record not in elsewhere and (number, record) not in world.copied
+    ]
     if lost:
-        raise Broken(f"broker {broker} removes {lost}, which nobody else has and nobody copied")
-    world.held[broker] = kept
+        raise Broken(f"broker {broker} removes {lost} of {TOPIC}-{number}, which nobody else has and nobody copied")
+    one.held[broker] = kept
 
 
-def price(world: World, broker: int) -> int:
+def price(one: Partition, broker: int) -> int:
     """Records that no replica has once a broker leads and all others follow it."""
-    return len({record for of in world.held.values() for record in of} - set(world.held[broker]))
+    return len({record for of in one.held.values() for record in of} - set(one.held[broker]))
 
 
 def tried(seed: int, root: Path) -> str:
@@ -202,21 +301,22 @@ def tried(seed: int, root: Path) -> str:
         PlanDefectError: the product says so itself.
     """
     random = Random(seed)  # noqa: S311
-    cluster, world = random_cluster(random)
-    version = VERSIONS[Protocol.TRUNCATE_ON_FETCH]
+    clusters, world = random_cluster(random)
     home = root / str(seed)
-    for broker, disk in cluster.disks.items():
-        cluster._write(home / f"broker-{broker}" / "data-0", broker, disk, version, up=broker in world.running)
-    (home / "cluster-metadata.json").write_text(json.dumps(cluster._metadata(version, tuple(world.running))))
+    _written(home, clusters, world)
     kind = damage(random, home, world)
     run = PastRun(triage([str(home)], Settings(), tell=lambda event: None, run_id="now").tables, "now")
-    before = {broker: price(world, broker) for broker in BROKERS}
-    leaderless, is_whole = world.leader < 0, world.is_whole and not world.unread and not world.is_guess
+    before = {(number, broker): price(one, broker) for number, one in world.partitions.items() for broker in one.replicas}
+    leaderless = [number for number, one in world.partitions.items() if one.leader < 0]
+    is_whole = world.is_whole and not world.unread and not world.is_guess
     for facts in recovery_facts(run):
         plan = plan_of(facts, GroupPolicy.RE_READ)
         carry_out(plan, world)
-        if leaderless and is_whole and world.leader >= 0 and not plan.crossed and before[world.leader] > min(before.values()):
-            raise Broken(f"broker {world.leader} leads, which loses {before}")
+        for number in leaderless if is_whole else ():
+            one = world.partitions[number]
+            least = min(before[number, broker] for broker in one.replicas)
+            if one.leader >= 0 and (TOPIC, number) not in plan.crossed and before[number, one.leader] > least:
+                raise Broken(f"broker {one.leader} leads {TOPIC}-{number}, which loses more than {least}: {before}")
     return kind
 
 
@@ -226,15 +326,16 @@ def main() -> int:
     parser.add_argument("--total", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
     given = parser.parse_args()
+    broken = 0
     for seed in range(given.first, given.first + given.total):
         with tempfile.TemporaryDirectory() as folder:
             try:
                 tried(seed, Path(folder))
             except (Broken, PlanDefectError, AuditError) as error:
                 sys.stdout.write(f"seed {seed}: {type(error).__name__}: {error}\n")
-                return 1
-    sys.stdout.write(f"{given.total} clusters, no rule broken\n")
-    return 0
+                broken += 1
+    sys.stdout.write(f"{given.total} clusters, {broken or 'no'} rule{'s'[: broken > 1]} broken\n")
+    return int(broken > 0)
 
 
 if __name__ == "__main__":

@@ -211,7 +211,7 @@ def test_no_broker_is_started_before_that_was_done_which_makes_its_start_safe(re
         replace(found, roles=HELD.roles), SAVED, START, step(OUT, TakeOut(("t", 0, 2))), step(BACK, PutBack(("t", 0, 2)))
     )
     outcome = OUTCOME_OF[reason]
-    is_never_started = reason in (StartBecause.DELETES, StartBecause.OTHERS_TRUNCATE)  # by a plan
+    is_never_started = reason is StartBecause.OTHERS_TRUNCATE  # by a plan
     assert copied is (outcome is StartOutcome.COPY_FIRST and not is_never_started)
     assert corrected is (copied or reason is StartBecause.TORN_END)
     may_be_rebuilt = outcome is StartOutcome.REPAIR_FIRST and reason not in (StartBecause.TORN_END, StartBecause.BECOMES_STRAY)

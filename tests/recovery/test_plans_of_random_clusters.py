@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from replica_audit.recovery.steps import StartBroker
-from tests.recovery.hunt import Broken, World, carry_out, tried
+from tests.recovery.hunt import Broken, Partition, World, carry_out, tried
 from tests.recovery.test_invariants import RUNS, SAVED, plan, step
 
 
@@ -20,8 +20,8 @@ def test_no_plan_breaks_a_rule(tmp_path: Path) -> None:
 
 def test_the_simulation_sees_what_is_lost() -> None:
     def world() -> World:
-        held = {1: [(1, 0)], 2: [(1, 0), (1, 1)]}
-        return World(held=held, leader=1, isr=(1,), running={1}, crashed=frozenset())
+        one = Partition(held={1: [(1, 0)], 2: [(1, 0), (1, 1)]}, leader=1, isr=(1,), replicas=(1, 2))
+        return World(partitions={0: one}, running={1}, crashed=frozenset())
 
     with pytest.raises(Broken, match="broker 2 removes"):
         carry_out(plan(step(RUNS, StartBroker(2))), world())

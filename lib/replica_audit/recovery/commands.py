@@ -22,6 +22,7 @@ from replica_audit.rows.records import TransactionFacts
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")  # an apostrophe, too: so that taking one away gives back every name
 SERVER, ZOOKEEPER = '--bootstrap-server "$BOOTSTRAP"', '--zookeeper "$ZOOKEEPER"'
 _NEWEST, _OLD = (4, 99), (1, 1)
+_OF_BROKERS = "   # what it does not show is as in the brokers' server.properties"
 _SCRIPT = """\
 #!/bin/sh
 # Written by an audit; read it before you run it. It stops at the first line that fails.
@@ -64,9 +65,15 @@ class Tools:
         return f"kafka-topics.sh {self._at((2, 2))} --describe{only and ' ' + only}"
 
     def configs(self) -> str:
-        """Show the settings of a topic."""
-        every = "--describe --all" if self.version >= (2, 5) else "--describe"
-        return f"kafka-configs.sh {self._at((2, 5))} {every} --entity-type topics --entity-name TOPIC"
+        """Show the settings of a topic; those of the brokers among them since KIP-524 (2.5)."""
+        every, rest = ("--describe --all", "") if self.version >= (2, 5) else ("--describe", _OF_BROKERS)
+        return f"kafka-configs.sh {self._at((2, 5))} {every} --entity-type topics --entity-name TOPIC{rest}"
+
+    def none_runs(self, brokers: Collection[int], *, any_runs: bool) -> str:
+        """Show that none of these brokers runs: on their hosts where no other one runs that could be asked."""
+        if any_runs:
+            return f"{self.brokers()}   # does not list {', '.join(map(str, sorted(brokers)))}"
+        return "# on each of their hosts: jps -l   # has no line kafka.Kafka"
 
     def group_positions(self) -> str:
         """Show where groups stand: all of them (KIP-379: 2.4), or one after the other."""
@@ -92,17 +99,21 @@ class Tools:
             return f"kafka-leader-election.sh {SERVER} --election-type PREFERRED --path-to-json-file {name}"
         return f"kafka-preferred-replica-election.sh {ZOOKEEPER} --path-to-json-file {name}"
 
-    def in_sync(self, brokers: Collection[int]) -> str:
-        """Show that these brokers' replicas are in the ISR, whatever others do."""
+    def in_sync(self, brokers: Collection[int], but: Sequence[str] = ()) -> str:
+        """Show that these brokers' replicas are in the ISR, whatever others do; `but`: partitions where they need not be."""
         named = ", ".join(map(str, sorted(brokers)))
         one_of = f"one of {named}" if len(brokers) > 1 else named
         listed = self.topics("--under-replicated-partitions")  # also what no broker leads yet
-        return f"{listed}   # after a while, a line with a leader and {one_of} in `Replicas` has it in `Isr`, too"
+        rest = f"; {', '.join(but)} need not: a later step rebuilds it" if but else ""
+        return f"{listed}   # after a while, a line with a leader and {one_of} in `Replicas` has it in `Isr`, too{rest}"
 
 
 def allow_unclean(topics: Iterable[str], *, allow: bool) -> str:
-    """A script that allows unclean elections of topics through ZooKeeper, or no longer: the controller elects whoever runs."""
-    change = ("--add-config", "unclean.leader.election.enable=true") if allow else ("--delete-config", "unclean.leader.election.enable")
+    """A script that allows unclean elections of topics through ZooKeeper, or forbids them: the controller elects whoever runs.
+
+    What a topic had before is not known, and without a setting of its own it has that of the brokers: so it is forbidden by name.
+    """
+    change = ("--add-config", f"unclean.leader.election.enable={str(allow).lower()}")
     lines = (("kafka-configs.sh", "--alter", "--entity-type", "topics", f"--entity-name={topic}", *change) for topic in topics)
     return _SCRIPT_OF_ZOOKEEPER + _lines(lines)
 

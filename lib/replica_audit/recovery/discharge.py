@@ -49,8 +49,8 @@ def still_open(facts: RecoveryFacts, start: ReplicaStart, done: Done) -> Iterato
             is_done = _is_known_without_gone(facts, key)
         elif reason is StartBecause.BECOMES_STRAY:
             is_done = replica in done.copied and _is_of_an_earlier_topic(facts, replica)
-        elif reason in (StartBecause.DELETES, StartBecause.OTHERS_TRUNCATE):
-            is_done = False  # a plan copies current logs, and starts no leader that costs others their records
+        elif reason is StartBecause.OTHERS_TRUNCATE:
+            is_done = False  # a plan starts no leader that costs others their records
         elif outcome is StartOutcome.ORDER:
             is_done = key in done.led
         elif outcome is StartOutcome.COPY_FIRST:
@@ -63,10 +63,12 @@ def still_open(facts: RecoveryFacts, start: ReplicaStart, done: Done) -> Iterato
             yield reason
 
 
-def open_by_facts(facts: RecoveryFacts, corrected: Collection[ReplicaKey], rebuilt: Collection[ReplicaKey]) -> Iterator[OpenStart]:
-    """The replicas whose brokers no plan starts that corrects and rebuilds only these, copies everything and elects in the best order."""
+def open_by_facts(
+    facts: RecoveryFacts, corrected: Collection[ReplicaKey], rebuilt: Collection[ReplicaKey], led: Collection[PartitionKey] = ()
+) -> Iterator[OpenStart]:
+    """The replicas whose brokers no plan starts that copies everything, corrects and rebuilds only these, and elects leaders of `led`."""
     copied = {(one.topic, one.partition, one.broker_id) for one in facts.starts}
-    done = Done(copied=copied, led={one[:2] for one in copied}, corrected=corrected, rebuilt=rebuilt)
+    done = Done(copied=copied, led={one[:2] for one in copied} - facts.leaderless.keys() | {*led}, corrected=corrected, rebuilt=rebuilt)
     for start in facts.starts:
         reasons = tuple(still_open(facts, start, done))
         if reasons:

@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from replica_audit.protocol.verdict.partition_findings import ElectionType
+from replica_audit.recovery.commands import Tools
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey
 from replica_audit.recovery.gone import brokers_shown, said_of_gone, unknown_of_gone
 from replica_audit.recovery.names import partition_shown, some
-from replica_audit.recovery.start_order import CrossedLeader, PlannedLeader, StartOrder, start_order
+from replica_audit.recovery.start_order import CrossedLeader, PlannedLeader, StartOrder, rivals_of, start_order
 from replica_audit.recovery.steps import PlanRefusal
 from replica_audit.rows.findings import ElectionChoice, RunFinding
 from replica_audit.words import count
@@ -26,13 +27,70 @@ def order_of(facts: RecoveryFacts, waiting: Collection[ReplicaKey] = ()) -> Star
 
     `waiting` replicas, and brokers that have one, wait for an answer: they are not started, and their partitions elected cleanly only.
     """
-    if only_stopped(facts):
-        return start_order(())
-    keys, brokers = {replica[:2] for replica in waiting}, {replica[2] for replica in waiting} | facts.held_stopped
-    found = [(one, best_choice(one)) for one in facts.offline]
-    accepted = [(one, best) for one, best in found if best and best.candidate_id not in brokers and refused(one, best) is None]
-    accepted = [(one, best) for one, best in accepted if key_of(one) not in keys or best.election == ElectionType.CLEAN]
+    accepted, _refused = _judged(facts, waiting)
     return start_order([(one, best, facts.replicas.get(key_of(one), ())) for one, best in accepted])
+
+
+_Election = tuple[RunFinding, ElectionChoice]
+
+
+def _judged(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> tuple[list[_Election], dict[PartitionKey, str]]:
+    """The elections that this plan makes, and why not the others; what is asked for is in neither."""
+    if only_stopped(facts):
+        return [], {}
+    accepted: list[_Election] = []
+    why_not: dict[PartitionKey, str] = {}
+    asked_keys, asked = {replica[:2] for replica in waiting}, {replica[2] for replica in waiting}
+    for one in facts.offline:
+        best = best_choice(one)
+        if best is not None and key_of(one) in asked_keys and best.election != ElectionType.CLEAN:
+            continue
+        why = _no_choice(facts, one) if best is None else _refused(facts, one, best, asked)
+        if why is not None:
+            why_not[key_of(one)] = why
+        elif best is not None:
+            accepted.append((one, best))
+    while taken := _taken_along(facts, accepted):
+        why_not |= taken
+        accepted = [(one, best) for one, best in accepted if key_of(one) not in taken]
+    return accepted, why_not
+
+
+def _taken_along(facts: RecoveryFacts, accepted: Sequence[_Election]) -> dict[PartitionKey, str]:
+    """Unclean elections that give another partition of the topic a leader that it is not to have, each with why it is not made.
+
+    Before Kafka 2.4 they are allowed for a topic as a whole (KIP-460 has the tool that names partitions).
+    """
+    if Tools.of(facts.kafka_version, facts.protocol).elects:
+        return {}
+    planned = {key_of(one): best.candidate_id for one, best in accepted}
+    found = {}
+    for one, best in accepted:
+        for other in facts.leaderless if best.election != ElectionType.CLEAN else ():
+            brokers = {role.broker_id for role in facts.replicas.get(other, ())}
+            led = best.candidate_id in brokers or any(facts.is_stopped(broker) is not True for broker in brokers)
+            if other[0] == one.topic and planned.get(other) != best.candidate_id and led:
+                found[key_of(one)] = (
+                    f"before Kafka 2.4 an unclean election is one of all partitions of a topic, and {partition_shown(*other)} would get "
+                    "a leader by it that it is not to have"
+                )
+    return found
+
+
+def running_rivals(facts: RecoveryFacts, rivals: Collection[int]) -> list[int]:
+    """Brokers that run, and would be elected instead: they are stopped for the election."""
+    return sorted(rival for rival in rivals if facts.is_stopped(rival) is False)
+
+
+def _in_the_way(facts: RecoveryFacts, one: RunFinding, best: ElectionChoice, asked: Collection[int]) -> str | None:
+    """Why a broker that runs, and would be elected instead, cannot be stopped for the election; None if none is in the way."""
+    for rival in running_rivals(facts, rivals_of(one, best, facts.replicas.get(key_of(one), ()))):
+        instead = f"broker {rival} runs and would be elected instead"
+        if rival in {*asked, *facts.held}:
+            return f"{instead}, and is not stopped while to start it again is not safe"
+        if any(role.leader_id == rival and role.unclean_leader_election for role in facts.roles):
+            return f"{instead}; if it stops, the controller may elect others uncleanly for what it leads"
+    return None
 
 
 def leaders_by_plan(facts: RecoveryFacts, waiting: Collection[ReplicaKey] = ()) -> dict[PartitionKey, ElectionChoice]:
@@ -42,28 +100,25 @@ def leaders_by_plan(facts: RecoveryFacts, waiting: Collection[ReplicaKey] = ()) 
     return {key_of(one.partition): one.choice for one in order.leaders} | crossed
 
 
+def led_by_plan(facts: RecoveryFacts, waiting: Collection[ReplicaKey] = ()) -> set[PartitionKey]:
+    """The offline partitions that get a leader, and those that the order has no place for: it says so."""
+    return {*leaders_by_plan(facts, waiting), *(key_of(one.partition) for one in order_of(facts, waiting).crossed)}
+
+
 def only_stopped(facts: RecoveryFacts) -> bool:
     """Whether starting everything at once is all there is to do: with other partitions it matters who is started first."""
     return all(one.cluster_stopped for one in facts.offline)
 
 
+def one_by_one(facts: RecoveryFacts) -> RecoveryFacts:
+    """The facts where brokers are not simply all started at once."""
+    return replace(facts, offline=tuple(replace(one, cluster_stopped=False) for one in facts.offline))
+
+
 def refusals_of_elections(facts: RecoveryFacts, order: StartOrder, waiting: Collection[ReplicaKey]) -> Iterator[PlanRefusal]:
     """Elections that are refused, and those that the order has no place for."""
-    keys, brokers = {replica[:2] for replica in waiting}, {replica[2] for replica in waiting}
-    for one in () if only_stopped(facts) else facts.offline:
-        best = best_choice(one)
-        if best is None:
-            why: str | None = _no_choice(facts, one)
-        elif key_of(one) in keys and best.election != ElectionType.CLEAN:
-            why = None  # asked for
-        elif best.candidate_id in brokers:
-            why = f"broker {best.candidate_id}, whose election loses least, waits for an answer about a replica of it"
-        elif best.candidate_id in facts.held_stopped:
-            why = f"broker {best.candidate_id}, whose election loses least, is not started by this plan"
-        else:
-            why = refused(one, best)
-        if why is not None:
-            yield PlanRefusal(what="elect a leader of", where=(name_of(one),), why=why)
+    for key, why in _judged(facts, waiting)[1].items():
+        yield PlanRefusal(what="elect a leader of", where=(partition_shown(*key),), why=why)
     yield from map(_crossed, order.crossed)
 
 
@@ -91,8 +146,12 @@ def records_lost(lost: int, committed: int) -> str:
     return f"{count(lost, 'record')}, {f'{committed} of them committed' if committed else 'not proven to have been committed'}"
 
 
-def refused(one: RunFinding, best: ElectionChoice) -> str | None:
+def _refused(facts: RecoveryFacts, one: RunFinding, best: ElectionChoice, asked: Collection[int]) -> str | None:
     """Why the best candidate is not elected; None if it is."""
+    if best.candidate_id in asked:
+        return f"broker {best.candidate_id}, whose election loses least, waits for an answer about a replica of it"
+    if best.candidate_id in facts.held_stopped:
+        return f"broker {best.candidate_id}, whose election loses least, is not started by this plan"
     if best.election == ElectionType.CLEAN:
         if best.broker_up:
             return f"broker {best.candidate_id} runs and could be elected cleanly but is not: check its server.log and the controller's"
@@ -104,7 +163,7 @@ def refused(one: RunFinding, best: ElectionChoice) -> str | None:
         )
     if best.followers_diverged:
         return f"with broker {best.candidate_id} as the leader, {count(best.followers_diverged, 'replica')} would stay diverged, unnoticed"
-    return None
+    return _in_the_way(facts, one, best, asked)
 
 
 def key_of(one: RunFinding) -> PartitionKey:

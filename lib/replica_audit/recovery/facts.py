@@ -217,8 +217,14 @@ class RecoveryFacts:
 
     @cached_property
     def lost_at_start(self) -> frozenset[ReplicaKey]:
-        """Replicas of which recovery truncates, or their broker sets aside, what nobody else holds."""
-        reasons = {StartBecause.RECOVERY_TRUNCATES, StartBecause.SETS_ASIDE, StartBecause.BECOMES_STRAY, StartBecause.TRUNCATES}
+        """Replicas of which their broker's start truncates, sets aside or deletes what nobody else holds."""
+        reasons = {
+            StartBecause.TRUNCATES,
+            StartBecause.RECOVERY_TRUNCATES,
+            StartBecause.SETS_ASIDE,
+            StartBecause.BECOMES_STRAY,
+            StartBecause.DELETES,
+        }
         return frozenset((one.topic, one.partition, one.broker_id) for one in self.starts if reasons & {*one.because})
 
     @cached_property
@@ -237,6 +243,11 @@ class RecoveryFacts:
         if ran is not None:
             return not ran
         return False if broker in self.seen_running else True if broker in self._down else None
+
+    @property
+    def anybody_runs(self) -> bool:
+        """Whether the run saw a broker running, which can be asked."""
+        return bool(self.seen_running) or any(self._ran.values())
 
     @cached_property
     def _ran(self) -> dict[int, bool | None]:
@@ -275,6 +286,14 @@ class RecoveryFacts:
     def log_of(self, topic: str, partition: int, broker_id: int) -> ReplicaLog | None:
         """The current directory of a replica; None if it is not in the input."""
         return self._current.get((topic, partition, broker_id))
+
+    @cached_property
+    def logs_of(self) -> dict[ReplicaKey, list[ReplicaLog]]:
+        """The directories of each replica: the current one first, then what was set aside, is deleted, or moves."""
+        found: dict[ReplicaKey, list[ReplicaLog]] = {}
+        for log in sorted(self.logs, key=lambda one: (one.state != "current", one.log_dir, one.directory)):
+            found.setdefault((log.topic, log.partition, log.broker_id), []).append(log)
+        return found
 
     @cached_property
     def _cuts(self) -> dict[tuple[str, int, int], tuple[FollowerCut, ...] | None]:

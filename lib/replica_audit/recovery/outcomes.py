@@ -17,7 +17,7 @@ from replica_audit.protocol.verdict.acknowledgement import AckState
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.recovery.facts import is_emptied, will_be_cut
-from replica_audit.recovery.start_order import electable_brokers, price_of
+from replica_audit.recovery.start_order import lead_at_once, price_of
 from replica_audit.rows.findings import FoundFinding
 from replica_audit.rows.pairs import RecordsByTransaction, ReplicaVerdict
 from replica_audit.rows.replicas import ReplicaLog, ReplicaRole
@@ -295,14 +295,9 @@ def _without_leader(rows: AuditedRows, broker: int, best: WhatIfLeader | None, o
     if broker == best.candidate_id:
         return _Led(election=best.election)
     led = _following(next((one for one in best.follower_cuts or () if one.broker_id == broker), None))
-    if own is not None and own.rank is not None and _leads_at_once(rows.roles, offline, broker) and price_of(own) > price_of(best):
+    if own is not None and own.rank is not None and broker in lead_at_once(offline, rows.roles) and price_of(own) > price_of(best):
         return _Led(reasons=(*led.reasons, StartBecause.OTHER_LOSES_LESS), loss=led.loss)
     return led
-
-
-def _leads_at_once(roles: Sequence[ReplicaRole], offline: FoundFinding, broker: int) -> bool:
-    """Whether a replica of a partition without a leader leads as soon as its broker runs, wanted or not."""
-    return broker in electable_brokers(offline) or any(role.unclean_leader_election for role in roles)
 
 
 def _following(cut: FollowerCut | None) -> _Led:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from replica_audit.program import command_line
 from replica_audit.recovery.commands import Tools, election_json, table_csv
 from replica_audit.recovery.discharge import open_by_facts, unknown_brokers
-from replica_audit.recovery.elections import leaders_by_plan, records_lost
+from replica_audit.recovery.elections import leaders_by_plan, led_by_plan, one_by_one, records_lost
 from replica_audit.recovery.endings import group_resets, transactions
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, known_cut, will_be_cut
 from replica_audit.recovery.gone import brokers_shown
@@ -38,7 +38,7 @@ from replica_audit.recovery.steps import (
 from replica_audit.recovery.truncations import FILE as TRUNCATIONS
 from replica_audit.recovery.truncations import cut_away, truncations, truncations_csv, truncations_text
 from replica_audit.rows.pairs import ReplicaVerdict
-from replica_audit.rows.starts import OUTCOME_OF, StartOutcome
+from replica_audit.rows.starts import OUTCOME_OF, StartBecause, StartOutcome
 from replica_audit.words import count
 
 FILE = "save-first.csv"
@@ -85,22 +85,38 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy, decisions: Sequence[str] 
 
 
 def _held_back(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> tuple[RecoveryFacts, list[PlanRefusal]]:
-    """The facts with the brokers that this plan does not start as they are, and why not; what is asked for says so itself."""
-    rebuilt, _not_rebuilt = rebuilds(facts, waiting)
-    logs, _not_corrected = corrections(facts, waiting, rebuilt)
-    corrected = {(log.topic, log.partition, log.broker_id) for of in logs.values() for log in of}
-    missed = open_by_facts(facts, corrected | facts.torn, rebuilt)
-    found = [one for one in missed if facts.is_stopped(one.replica[2]) is not False or one.replica[2] in logs]
+    """The facts with the brokers that this plan does not start as they are, and why not; what is asked for says so itself.
+
+    A broker that is not started takes leaders away that others wait for: until nobody is added.
+    """
+    corrected_on = corrections(facts, waiting, rebuilds(facts, waiting)[0])[0].keys()  # these are restarted, if they run
+    facts = replace(facts, held=frozenset(unknown_brokers(facts)))
+    while True:
+        rebuilt, _not_rebuilt = rebuilds(facts, waiting)
+        logs, _not_corrected = corrections(facts, waiting, rebuilt)
+        corrected = {(log.topic, log.partition, log.broker_id) for of in logs.values() for log in of}
+        missed = list(open_by_facts(facts, corrected | facts.torn, rebuilt, led_by_plan(one_by_one(facts), waiting)))
+        more = facts.held | {one.replica[2] for one in missed}
+        if more == facts.held:
+            break
+        facts = replace(facts, held=more)
     refusals = [
         PlanRefusal(
             what=f"start {brokers_shown([one.replica[2]])} because of",
             where=(partition_shown(*one.replica[:2]),),
-            why=f"{SAID_OF[one.reasons[0]]}, and no step of this plan mends that (`explain` has the evidence)",
+            why=_not_started(one.reasons[0]),
         )
-        for one in found
+        for one in missed
         if OUTCOME_OF[one.reasons[0]] is not StartOutcome.UNKNOWN
+        and (facts.is_stopped(one.replica[2]) is not False or one.replica[2] in corrected_on)
     ]
-    return replace(facts, held=frozenset(one.replica[2] for one in found) | unknown_brokers(facts).keys()), refusals
+    return facts, refusals
+
+
+def _not_started(reason: StartBecause) -> str:
+    if reason is StartBecause.OTHER_LOSES_LESS:
+        return "it would lead as soon as it runs, and the election that loses less is not made by this plan"
+    return f"{SAID_OF[reason]}, and no step of this plan mends that (`explain` has the evidence)"
 
 
 # --- what is copied first ----------------------------------------------------------------------------------------------------------------
@@ -118,14 +134,14 @@ def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], waiting: Collectio
     if not holders:
         return PlanPart(steps=tuple(_only_copies(facts, lost, sorted(held), table)))
     rows: list[tuple[str | int, ...]] = [("broker_id", "log_dir", "directory")]
-    for topic, partition, broker in holders:
-        log = facts.log_of(topic, partition, broker)
-        directory = log.directory if log else f"{topic}-{partition}"
-        rows.append((broker, log.log_dir if log else "", f"./{directory}" if directory.startswith("-") else directory))
+    for replica in holders:
+        logs = facts.logs_of.get(replica, ())
+        for log_dir, directory in [(log.log_dir, log.directory) for log in logs] or [("", "{}-{}".format(*replica))]:
+            rows.append((replica[2], log_dir, f"./{directory}" if directory.startswith("-") else directory))
     of = brokers_shown({broker for *_key, broker in holders})
     step = PlanStep(
         stage=Stage.COPY,
-        title=f"Copy {count(len(holders), 'replica directory', 'replica directories')} of {of} to a safe place",
+        title=f"Copy {count(len(rows) - 1, 'replica directory', 'replica directories')} of {of} to a safe place",
         actions=(Copy(tuple(sorted({*holders, *(one for one in held if one[2] in facts.gone)}))),),
         reasons=(
             f"They {'hold' if held else 'may hold'} records that no leader holds, and that the steps below remove, or a follower by "
@@ -185,11 +201,11 @@ def _stopped(facts: RecoveryFacts, holders: Collection[ReplicaKey], tools: Tools
     for holds in (True, None, False):
         brokers = {broker for broker in found if facts.is_stopped(broker) is holds}
         if brokers:
-            stopped, them = ("is stopped, and stays so", "it") if len(brokers) == 1 else ("are stopped, and stay so", "them")
+            stopped = "is stopped, and stays so" if len(brokers) == 1 else "are stopped, and stay so"
             yield Presumption(
                 what=f"{brokers_shown(brokers)} {stopped} until the copies are made",
                 holds=holds,
-                how_to_check=f"{tools.brokers()}   # does not list {them}",
+                how_to_check=tools.none_runs(brokers, any_runs=facts.anybody_runs),
             )
 
 

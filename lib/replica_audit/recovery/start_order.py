@@ -55,7 +55,7 @@ def start_order(wanted: Sequence[tuple[RunFinding, ElectionChoice, Sequence[Repl
     Args:
         wanted: each partition with the replica that is to lead it, and its replicas in the order of their assignment.
     """
-    found = [PlannedLeader(partition=one, choice=best, rivals=_rivals(one, best, roles)) for one, best, roles in wanted]
+    found = [PlannedLeader(partition=one, choice=best, rivals=rivals_of(one, best, roles)) for one, best, roles in wanted]
     assigned = {_key(one): roles for one, _best, roles in wanted}
     before: dict[int, set[int]] = {}
     kept_as: dict[tuple[str, int], PlannedLeader] = {}
@@ -67,12 +67,12 @@ def start_order(wanted: Sequence[tuple[RunFinding, ElectionChoice, Sequence[Repl
                 break
     brokers = tuple(_sorted(before))
     kept = [kept_as[_key(one.partition)] for one in found if _key(one.partition) in kept_as]
-    leaders = tuple(_first_of_equals(planned, brokers) for planned in kept)
+    leaders = tuple(_first_of_equals(planned, assigned[_key(planned.partition)], brokers) for planned in kept)
     led = {one.choice.candidate_id for one in leaders}
     started = tuple(broker for broker in brokers if broker in led)
     everyone = [*started, *(broker for broker in brokers if broker not in started)]
     crossed = tuple(
-        CrossedLeader(partition=one.partition, choice=one.choice, instead=_instead(one.partition, everyone))
+        CrossedLeader(partition=one.partition, choice=one.choice, instead=_instead(one.partition, assigned[_key(one.partition)], everyone))
         for one in found
         if _key(one.partition) not in kept_as
     )
@@ -91,7 +91,7 @@ def _next_best(planned: PlannedLeader, roles: Sequence[ReplicaRole]) -> Iterator
     ranked = sorted((choice for choice in one.candidates or () if choice.rank is not None), key=lambda choice: choice.rank or 0)
     for choice in ranked:
         if choice is not planned.choice and not choice.followers_diverged:
-            yield PlannedLeader(partition=one, choice=choice, rivals=_rivals(one, choice, roles))
+            yield PlannedLeader(partition=one, choice=choice, rivals=rivals_of(one, choice, roles))
 
 
 def price_of(choice: ElectionChoice | WhatIfLeader) -> Price:
@@ -106,17 +106,16 @@ def electable_brokers(one: FindingFacts) -> frozenset[int]:
     return frozenset([] if one.last_leader_id is None or one.last_leader_id < 0 else [one.last_leader_id])
 
 
-def _rivals(one: RunFinding, best: ElectionChoice, roles: Sequence[ReplicaRole]) -> frozenset[int]:
-    """Who would lead instead, and lose more by it; of an unclean election also those before it in the assignment (unknown: all)."""
+def rivals_of(one: RunFinding, best: ElectionChoice, roles: Sequence[ReplicaRole]) -> frozenset[int]:
+    """Whoever would lead instead, and lose more; of an unclean election also those before it in the assignment (unknown: all)."""
     prices = {choice.candidate_id: price_of(choice) for choice in one.candidates or () if choice.rank is not None}
-    found = {broker for broker in electable_brokers(one) if prices.get(broker) != price_of(best)}
-    if best.election != ElectionType.CLEAN:
-        places = {role.broker_id: role.position for role in roles}
-        own = places.get(best.candidate_id)
-        by_itself = any(role.unclean_leader_election for role in roles)  # the controller elects whoever is there, unasked
-        found |= electable_brokers(one)
-        found |= {broker for broker, place in places.items() if by_itself or own is None or place is None or place < own}
-    return frozenset(found - {best.candidate_id})
+    places = {role.broker_id: role.position for role in roles}
+    electable = lead_at_once(one, roles)
+    if best.election == ElectionType.CLEAN:
+        return frozenset(broker for broker in electable if prices.get(broker) != price_of(best)) - {best.candidate_id}
+    own = places.get(best.candidate_id)
+    before = {broker for broker, place in places.items() if own is None or place is None or place < own}
+    return frozenset(electable | before) - {best.candidate_id}
 
 
 def _by_regret(planned: PlannedLeader) -> tuple[Price, str, int]:
@@ -153,14 +152,20 @@ def _sorted(before: dict[int, set[int]]) -> Iterator[int]:
         yield free
 
 
-def _first_of_equals(planned: PlannedLeader, brokers: Iterable[int]) -> PlannedLeader:
-    """Of those that may be elected cleanly at the same price the first one that is started leads."""
+def _first_of_equals(planned: PlannedLeader, roles: Sequence[ReplicaRole], brokers: Iterable[int]) -> PlannedLeader:
+    """Of those that the controller elects by itself at the same price the first one that is started leads."""
     best = planned.choice
     if best.election != ElectionType.CLEAN:
         return planned
-    equal = _by_broker(planned.partition, electable_brokers(planned.partition), price_of(best))
+    equal = _by_broker(planned.partition, lead_at_once(planned.partition, roles), price_of(best))
     first = next((equal[broker] for broker in brokers if broker in equal), best)
     return PlannedLeader(partition=planned.partition, choice=first, rivals=planned.rivals)
+
+
+def lead_at_once(one: FindingFacts, roles: Sequence[ReplicaRole]) -> frozenset[int]:
+    """Who leads as soon as its broker runs, wanted or not."""
+    is_anybody = any(role.unclean_leader_election for role in roles)  # the controller elects whoever runs, unasked
+    return electable_brokers(one) | {role.broker_id for role in roles if is_anybody}
 
 
 def _by_broker(one: RunFinding, among: Collection[int], price: Price | None = None) -> dict[int, ElectionChoice]:
@@ -168,7 +173,7 @@ def _by_broker(one: RunFinding, among: Collection[int], price: Price | None = No
     return {broker: choice for broker, choice in found.items() if price is None or (choice.rank is not None and price_of(choice) == price)}
 
 
-def _instead(one: RunFinding, brokers: Iterable[int]) -> ElectionChoice | None:
+def _instead(one: RunFinding, roles: Sequence[ReplicaRole], brokers: Iterable[int]) -> ElectionChoice | None:
     """Who leads when brokers are started in this order."""
-    electable = _by_broker(one, electable_brokers(one))
-    return next((electable[broker] for broker in brokers if broker in electable), None)
+    leading = _by_broker(one, lead_at_once(one, roles))
+    return next((leading[broker] for broker in brokers if broker in leading), None)

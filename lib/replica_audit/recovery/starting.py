@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from shlex import quote
 
 from replica_audit.protocol.verdict.partition_findings import ElectionType
@@ -14,9 +14,11 @@ from replica_audit.recovery.elections import (
     best_choice,
     key_of,
     leaders_by_plan,
+    one_by_one,
     only_stopped,
     order_of,
     refusals_of_elections,
+    running_rivals,
     total_price,
     why_elected,
     with_recovered,
@@ -54,6 +56,11 @@ _NOT_EXACT = {
     "file": "is kept from the file: no batch contradicts it",
 }
 _TRUNCATES = (Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS, Verdict.INCONCLUSIVE)
+_WHILE_STOPPED = (
+    "Where a broker that this step stops is the only member of an ISR, the partition has no leader until it runs again. With "
+    "unclean.leader.election.enable=true another replica would be elected, and what only that broker holds would be lost: set it to false "
+    "first."
+)
 STAYS_DIVERGED = (
     "replayed with a corrected leader-epoch-checkpoint it keeps batches that are not the leader's: see in `explain` which replica is right"
 )
@@ -83,7 +90,7 @@ def starts(facts: RecoveryFacts, waiting: frozenset[ReplicaKey], rebuilt: Collec
     if facts.offline and only_stopped(facts):
         if not (corrected or torn or blocked) and not _truncates_at_once(facts):
             return Starts(part=PlanPart(steps=tuple(_all_stopped(facts)), refusals=tuple(refusals)))
-        facts = replace(facts, offline=tuple(replace(one, cluster_stopped=False) for one in facts.offline))
+        facts = one_by_one(facts)
     order = order_of(facts, waiting)
     planned = leaders_by_plan(facts, waiting)
     assigned = {role.broker_id for key in planned for role in facts.replicas.get(key, ())}
@@ -91,16 +98,17 @@ def starts(facts: RecoveryFacts, waiting: frozenset[ReplicaKey], rebuilt: Collec
     stopped = {broker for *_key, broker in rebuilt if facts.is_stopped(broker) is not False}
     others = {broker for broker in assigned | cut if facts.is_stopped(broker) is not False} | stopped
     repaired = {*corrected, *(broker for *_key, broker in torn)}
-    wanted = {*order.brokers, *others, *repaired} - facts.gone - blocked
-    leading = _stopped_leaders(facts, wanted) - facts.gone - blocked
-    wanted |= leading
+    stopped_for_elections = {rival for one in order.leaders for rival in running_rivals(facts, one.rivals)}
+    wanted = {*order.brokers, *others, *repaired, *stopped_for_elections} - facts.gone - blocked
+    leading = {broker: depth for broker, depth in _stopped_leaders(facts, wanted).items() if broker not in facts.gone | blocked}
     made = _Maker(facts, order, corrected, torn, tools)
-    first, last = _sequence(facts, order, corrected, wanted, repaired | leading)
+    first, last = _sequence(facts, order, corrected, wanted | leading.keys(), repaired, leading)
     steps = [made.one(broker) for broker in first]
     if last:
         steps.append(made.several(last))
     refusals += refusals_of_elections(facts, order, waiting)
     refusals += made.crossed_refusals()
+    refusals += (_stays_behind(replica) for replica in sorted(made.state.stuck) if replica[:2] in facts.leaderless)
     return Starts(
         part=PlanPart(steps=tuple(steps), refusals=tuple(refusals), presumptions=tuple(_presumptions(facts, order, tools))),
         crossed=frozenset(
@@ -109,10 +117,29 @@ def starts(facts: RecoveryFacts, waiting: frozenset[ReplicaKey], rebuilt: Collec
     )
 
 
-def _stopped_leaders(facts: RecoveryFacts, followers: Collection[int]) -> set[int]:
-    """Brokers that are stopped, and lead partitions of the others by the metadata: they start first, or others are elected instead."""
-    led = {role.leader_id for broker in followers for key in facts.partitions_on.get(broker, ()) for role in facts.replicas[key]}
-    return {broker for broker in led if broker >= 0 and facts.is_stopped(broker)}
+def _stays_behind(replica: ReplicaKey) -> PlanRefusal:
+    return PlanRefusal(
+        what="rebuild",
+        where=(f"{partition_shown(*replica[:2])} on broker {replica[2]}",),
+        why="it runs, and will not follow its new leader, or keep other records: audit again once that leads",
+    )
+
+
+def _stopped_leaders(facts: RecoveryFacts, followers: Collection[int]) -> dict[int, int]:
+    """Brokers that are stopped and lead partitions of the others by the metadata: they start first, or others are elected instead.
+
+    Each with its depth: one that another one follows is deeper, and starts earlier.
+    """
+    leaders = {
+        broker: {led for key in keys for role in facts.replicas[key][:1] if (led := role.leader_id) not in (-1, broker)}
+        for broker, keys in facts.partitions_on.items()
+    }
+    found: dict[int, int] = {}
+    below = set(followers)
+    for depth in range(1, len(leaders) + 1):
+        below = {led for broker in below for led in leaders.get(broker, ()) if facts.is_stopped(led)}
+        found |= dict.fromkeys(below, depth)
+    return found
 
 
 def _cut_when_started(facts: RecoveryFacts) -> Iterator[ReplicaKey]:
@@ -139,18 +166,17 @@ def _sequence(
     corrected: Mapping[int, Sequence[ReplicaLog]],
     wanted: Collection[int],
     repaired: Collection[int],
+    leading: Mapping[int, int],
 ) -> tuple[list[int], list[int]]:
     """The brokers with a step of their own in order, and those that are started last, together."""
     later = {broker for *_key, broker in facts.healed_by_leader}  # their leaders have the right file when they start
 
-    leading = _stopped_leaders(facts, wanted)
-
-    def place(broker: int) -> tuple[bool, bool, int, int]:
-        return broker in later, broker not in leading, _follows(corrected.get(broker, ())), broker
+    def place(broker: int) -> tuple[bool, int, int, int]:
+        return broker in later, -leading.get(broker, 0), _follows(corrected.get(broker, ())), broker
 
     elected = [broker for broker in order.brokers if broker in wanted]
     rivals = {rival for one in order.leaders for rival in one.rivals}
-    alone = sorted((broker for broker in wanted if broker in repaired and broker not in elected), key=place)
+    alone = sorted((broker for broker in wanted if (broker in repaired or broker in leading) and broker not in elected), key=place)
     before = [broker for broker in alone if broker not in rivals and broker not in later]
     after = [broker for broker in alone if broker not in before]
     return [*before, *elected, *after], sorted(set(wanted) - {*alone, *elected})
@@ -205,7 +231,9 @@ class _Maker:
         unclean = [one for one in rows if one.choice.election != ElectionType.CLEAN]
         corrections = [CorrectFile((log.topic, log.partition, log.broker_id)) for log in logs] + [CorrectFile(one) for one in torn]
         is_down = bool(self.facts.is_stopped(broker))
-        actions: list[Action] = [] if is_down or not corrections else [StopBroker(broker)]
+        rivals = running_rivals(self.facts, {rival for one in rows for rival in one.rivals})
+        stopped = [rival for rival in rivals if self.state.running.get(rival)] + ([] if is_down or not corrections else [broker])
+        actions: list[Action] = [StopBroker(one) for one in stopped]
         actions += [*corrections, StartBroker(broker)]
         actions += [Elect(key_of(one.partition), broker, is_clean) for of, is_clean in ((clean, True), (unclean, False)) for one in of]
         removals = self._walk(actions, {key_of(one.partition) for one in rows})
@@ -221,10 +249,11 @@ class _Maker:
                 *why_elected(self.facts, rows),
                 *self._caution(broker, rows),
                 *self._of_files(broker, logs),
+                *([_WHILE_STOPPED] if stopped else []),
                 *_of_torn(torn),
                 *_said(self.facts, removals),
             ),
-            commands=tuple(self._commands(broker, rows, unclean, logs, torn, is_down=is_down)),
+            commands=tuple(self._commands(broker, rows, unclean, logs, torn, stopped)),
             checks=tuple(self._checks(broker, rows, is_follower=follows != [] or not rows)),
             undo=self._undo(broker, logs, rows),
             cannot_undo=_stays(unclean, removals),
@@ -248,7 +277,7 @@ class _Maker:
                 *_said(self.facts, removals),
             ),
             commands=tuple(f"# start broker {broker} on its host, if it does not run" for broker in brokers),
-            checks=(Check(self.tools.in_sync(brokers), Shows.IN_SYNC),),
+            checks=(Check(self.tools.in_sync(brokers, self._stuck(brokers)), Shows.IN_SYNC),),
             undo=f"Stop {brokers_shown(brokers)} again.",
             cannot_undo=_stays((), removals),
         )
@@ -284,6 +313,11 @@ class _Maker:
         return sum(self.facts.replicas[key][0].leader_id == broker for key in keys)
 
     def _caution(self, broker: int, rows: Sequence[PlannedLeader]) -> Iterator[str]:
+        if any(one.choice.election != ElectionType.CLEAN for one in rows) and not self.tools.elects:
+            yield (
+                "The first script allows unclean elections of these topics, the second forbids them by name. A topic that had no setting "
+                "of its own (`kafka-configs.sh --describe` before) can lose it again afterwards: `--delete-config`."
+            )
         crashed = [one for one in rows if one.choice.in_elr and not one.choice.in_isr and one.choice.stopped_cleanly is False]
         if crashed:
             yield (
@@ -298,16 +332,16 @@ class _Maker:
         unclean: Sequence[PlannedLeader],
         logs: Sequence[ReplicaLog],
         torn: Sequence[ReplicaKey],
-        *,
-        is_down: bool,
+        stopped: Sequence[int],
     ) -> Iterator[str]:
-        if (logs or torn) and not is_down:
-            yield f"# stop broker {broker}: it overwrites the files while it runs"
+        for rival in stopped:
+            why = "it overwrites the files while it runs" if rival == broker else "else it leads instead; a step below starts it again"
+            yield f"# stop broker {rival}: {why}"
         if logs:
             yield f"# on its host, in a copy of this folder: sh checkpoints/broker-{broker}/{_SCRIPT}"
         if torn:
             yield f"# on its host, in each log directory of these replicas: rm {_MARKER}"
-        later = sorted({rival for one in rows for rival in one.rivals})
+        later = sorted({rival for one in rows for rival in one.rivals} - {*stopped})
         if later:
             them = ("it leads", "it") if len(later) == 1 else ("they lead", "them")
             yield f"# {brokers_shown(later)} must not run yet, else {them[0]} instead: stop {them[1]}"
@@ -341,7 +375,12 @@ class _Maker:
             yield Check(f"{self.tools.topics()}   # these partitions have `Leader: {broker}`", Shows.LED)
             yield Check(f"{self.tools.topics('--unavailable-partitions')}   # none of them is listed", Shows.LED)
         if is_follower:
-            yield Check(self.tools.in_sync({broker}), Shows.IN_SYNC)
+            yield Check(self.tools.in_sync({broker}, self._stuck({broker})), Shows.IN_SYNC)
+
+    def _stuck(self, brokers: Collection[int]) -> list[str]:
+        """The partitions in which these brokers run and do not follow, or keep other records."""
+        found = sorted(replica for replica in self.state.stuck if replica[2] in brokers)
+        return [partition_shown(*replica[:2]) for replica in found[:MOST]]
 
     def _undo(self, broker: int, logs: Sequence[ReplicaLog], rows: Sequence[PlannedLeader]) -> str:
         if logs:
@@ -368,11 +407,6 @@ class _Maker:
         yield from (f"{partition_shown(log.topic, log.partition)}: {' '.join(_reasons(log))}" for log in logs[:MOST])
         if len(logs) > MOST:
             yield f"and {len(logs) - MOST} more files."
-        yield (
-            "If the broker is the only member of the ISR, its partitions have no leader while it is stopped. With "
-            "unclean.leader.election.enable=true another replica would be elected, and what only this broker holds would be lost: set "
-            "it to false first."
-        )
 
 
 def _records(removals: Sequence[Removal]) -> str:
@@ -573,12 +607,13 @@ def _presumptions(facts: RecoveryFacts, order: StartOrder, tools: Tools) -> Iter
     unknown = sorted({choice.candidate_id for choice in choices if choice.broker_up is None})
     if down:
         said = f"brokers {', '.join(map(str, down))} are stopped, and nothing was written to their directories since they were copied"
-        yield Presumption(what=said, holds=True, how_to_check=f"{tools.brokers()}   # does not list them, or cannot connect")
+        yield Presumption(what=said, holds=True, how_to_check=tools.none_runs(down, any_runs=facts.anybody_runs))
     if unknown:
         said = f"the input does not show whether brokers {', '.join(map(str, unknown))} run"
         yield Presumption(what=said, holds=None, how_to_check=f"{tools.brokers()}   # lists those that run")
-    listed = f"{tools.topics('--unavailable-partitions')}   # lists them"
-    yield Presumption(what="the partitions still have no leader", holds=None, how_to_check=listed)
+    if facts.anybody_runs:
+        listed = f"{tools.topics('--unavailable-partitions')}   # lists them"
+        yield Presumption(what="the partitions still have no leader", holds=None, how_to_check=listed)
     if any(one.choice.election != ElectionType.CLEAN for one in order.leaders):
         is_off, first = _unclean_is_off(facts, order), "the controller elects whichever replica starts first"
         said = f"unclean.leader.election.enable is false; else {first}"

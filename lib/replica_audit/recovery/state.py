@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, cut_as_corrected, known_cut, unknown_cut
-from replica_audit.recovery.start_order import electable_brokers
+from replica_audit.recovery.start_order import electable_brokers, lead_at_once
 from replica_audit.recovery.steps import (
     Action,
     AskForInput,
@@ -163,6 +163,8 @@ def _started(facts: RecoveryFacts, state: State, broker: int, *, empty: bool) ->
             yield from _follows(facts, state, (*key, broker), is_empty=empty)
         elif one is not None and not empty and leads_by_itself(one, broker):
             yield from _leads(facts, state, key, broker, is_clean=True)
+        elif one is not None and not empty and broker in lead_at_once(one, facts.replicas.get(key, ())):
+            yield from _leads(facts, state, key, broker, is_clean=False)
 
 
 def _leads(facts: RecoveryFacts, state: State, key: PartitionKey, broker: int, *, is_clean: bool) -> Iterator[Effect]:

@@ -1,0 +1,92 @@
+"""Who is started, stopped and elected, and in which order, by facts made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from replica_audit.recovery.facts import RecoveryFacts
+from replica_audit.recovery.plan import plan_of
+from replica_audit.recovery.steps import Action, Elect, GroupPolicy, Plan, Stage, StartBroker, StopBroker
+from replica_audit.rows.starts import BrokerStart, ReplicaStart, StartBecause, StartOutcome
+from tests.recovery.blank_rows import row
+from tests.recovery.test_invariants import down, with_start
+from tests.report.test_plan import candidate, facts, log, offline, roles, verdict
+
+
+def planned(found: RecoveryFacts) -> Plan:
+    return plan_of(found, GroupPolicy.RE_READ)
+
+
+def actions(plan: Plan) -> list[Action]:
+    return [action for step in plan.steps for action in step.actions]
+
+
+def test_what_a_start_deletes_is_copied_by_its_own_name() -> None:
+    deleted = log("t", 2, state="deleted", directory="t-0.1-delete")
+    led = facts(roles=down(roles("t", 1, 2, leader=1, isr=(1,)), 2), logs=(log("t", 1), log("t", 2), deleted))
+    found = planned(with_start(led, StartBecause.DELETES))
+    (copy,) = (step for step in found.steps if step.stage is Stage.COPY)
+    assert copy.files[0].content.splitlines()[1:] == [
+        "2,/var/lib/kafka/data-0,t-0",
+        "2,/var/lib/kafka/data-0,t-0.1-delete",
+    ]
+
+
+UNCLEAN = {"election": "unclean", "lost_records": 0, "lost_committed": 0, "lost_offsets": 0}
+CLEAN = {"rank": 2, "in_isr": True, "election": "clean", "lost_records": 9, "lost_committed": 0, "lost_offsets": 9}
+
+
+def _seen(broker: int, *, runs: bool) -> BrokerStart:
+    return row(BrokerStart, broker_id=broker, runs=runs, outcome=str(StartOutcome.SAFE), because={})
+
+
+def test_a_broker_that_runs_and_would_be_elected_instead_is_stopped_and_started_again() -> None:
+    nobody = offline("t", candidate(2, **UNCLEAN), candidate(3, **CLEAN), candidate(1, rank=3, **UNCLEAN), isr=(3,))
+    found = facts(offline=(nobody,), roles=roles("t", 1, 2, 3), broker_starts=(_seen(1, runs=True),))
+    made = planned(found)
+    assert actions(made)[:3] == [StopBroker(1), StartBroker(2), Elect(("t", 0), 2)]
+    assert StartBroker(1) in actions(made)[3:]
+    assert made.steps[0].commands[0] == "# stop broker 1: else it leads instead; a step below starts it again"
+    others = roles("other", 1, 2, leader=1, isr=(1,), unclean_leader_election=True)
+    (refused,) = planned(replace(found, roles=(*found.roles, *others))).refusals
+    assert (refused.what, refused.where) == ("elect a leader of", ("`t-0`",))
+    assert refused.why.startswith("broker 1 runs and would be elected instead; if it stops")
+
+
+def test_an_unclean_election_of_a_whole_topic_gives_no_other_partition_a_leader() -> None:
+    """Before Kafka 2.4: broker 2 would lead t-1 as well, where broker 3 loses less."""
+    first = offline("t", candidate(2, **UNCLEAN), candidate(3, **CLEAN), isr=(3,))
+    second = offline("t", candidate(3, **UNCLEAN), candidate(2, **(UNCLEAN | {"rank": 2, "lost_records": 5})), isr=(1,), partition=1)
+    both = (*roles("t", 2, 3), *(replace(one, partition=1) for one in roles("t", 2, 3)))
+    found = facts(offline=(first, second), roles=both, kafka_version="2.3.1")
+    made = planned(found)
+    assert not [action for action in actions(made) if isinstance(action, Elect)]
+    assert {one.where for one in made.refusals if one.what == "elect a leader of"} == {("`t-0`",), ("`t-1`",)}
+    since = planned(
+        replace(found, kafka_version="2.4.0", roles=(*roles("t", 2, 3), *(replace(one, partition=1) for one in roles("t", 3, 2))))
+    )
+    assert [action for action in actions(since) if isinstance(action, Elect)] == [
+        Elect(("t", 0), 2),
+        Elect(("t", 1), 3),
+    ]
+
+
+def test_stopped_leaders_start_before_those_that_follow_them_however_far() -> None:
+    """Broker 3 truncates; its leader 2 is stopped, and so is broker 1, which leads what broker 2 follows."""
+    cut = verdict("t", 3, "stale_tail", leader_id=2, truncation_offset=5, divergence_offset=5, lost_offsets=5, lost_records=5)
+    led = (*roles("t", 2, 3, leader=2, isr=(2,)), *roles("u", 1, 2, leader=1, isr=(1,)))
+    stopped = tuple(_seen(broker, runs=False) for broker in (1, 2, 3))
+    made = planned(facts(verdicts=(cut,), roles=led, logs=(log("t", 3),), broker_starts=stopped))
+    assert [action.broker for action in actions(made) if isinstance(action, StartBroker)] == [1, 2, 3]
+
+
+def test_no_broker_starts_that_would_lead_before_the_election_that_loses_less() -> None:
+    """The controller elects whoever runs, and the best leader waits for an answer: broker 1, which others need, does not start."""
+    best = offline("t", candidate(2, rank=1, **UNCLEAN), candidate(1, rank=2, **(UNCLEAN | {"lost_offsets": 3})), isr=(2,))
+    other = offline("u", candidate(1, rank=1, in_isr=True, election="clean"), isr=(1,))
+    there = (*roles("t", 1, 2, unclean_leader_election=True), *roles("u", 1))
+    order = row(ReplicaStart, topic="t", partition=0, broker_id=1, outcome="order", because=(str(StartBecause.OTHER_LOSES_LESS),))
+    found = facts(offline=(best, other), roles=there, short_copies=frozenset({("t", 0, 2)}), starts=(order,))
+    made = planned(found)
+    assert not [action for action in actions(made) if isinstance(action, StartBroker)]
+    assert any(one.what == "start broker 1 because of" and "loses less" in one.why for one in made.refusals)
