@@ -5,46 +5,29 @@ Rows have -1 where there is no such replica; people read words for it.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
+from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.replicas import FollowerOnceCorrected
 
 PAIR_WITHOUT_LEADER = "?>F: no leader is known, so that F is not compared."  # of `pair`, in a legend
 
 
-class ComparedWith(Protocol):
-    """Of a verdict, with whom the follower was compared; `inferred_because` is None where an older version wrote the row."""
-
-    @property
-    def leader_id(self) -> int:
-        """The broker; -1: none."""
-
-    @property
-    def leader_source(self) -> str:
-        """Where it is known from."""
-
-    @property
-    def inferred_because(self) -> str | None:
-        """Why it is inferred."""
-
-
-def is_inferred(one: ComparedWith) -> bool:
+def is_inferred(one: ReplicaVerdict) -> bool:
     """Whether the leader is inferred from the logs."""
     return one.leader_source == INFERRED
 
 
-def has_no_leader(one: ComparedWith) -> bool:
+def has_no_leader(one: ReplicaVerdict) -> bool:
     """Whether the metadata says that nobody leads."""
     return is_inferred(one) and one.inferred_because == InferredBecause.NO_LEADER
 
 
-def nobody(one: ComparedWith) -> str:
+def nobody(one: ReplicaVerdict) -> str:
     """In the place of a leader where `leader_id` is -1: whether there is none, or none is known."""
     return "no leader" if has_no_leader(one) else "leader unknown"
 
 
-def leader_name(one: ComparedWith) -> str:
+def leader_name(one: ReplicaVerdict) -> str:
     """The replica as the leader of a sentence."""
     if one.leader_id < 0:
         return nobody(one)
@@ -58,7 +41,7 @@ def pair(leader_id: int, follower_id: int, leader_source: str) -> str:
     return f"{leader_id if leader_id >= 0 else ''}{'?' if leader_source == INFERRED or leader_id < 0 else ''}>{follower_id}"
 
 
-def known_from(one: ComparedWith) -> str:
+def known_from(one: ReplicaVerdict) -> str:
     """Who leads, and where that is known from."""
     if one.leader_id < 0:
         return "none, according to the metadata" if has_no_leader(one) else "unknown"
@@ -67,7 +50,7 @@ def known_from(one: ComparedWith) -> str:
     return f"broker {one.leader_id}, {'inferred from the logs' if is_inferred(one) else f'known from {one.leader_source}'}"
 
 
-def caveat(one: ComparedWith) -> str:
+def caveat(one: ReplicaVerdict) -> str:
     """What has to be known about the leader before the verdict is read; empty where the metadata says who leads."""
     if not is_inferred(one) or one.leader_id < 0:
         return ""
@@ -84,7 +67,7 @@ def caveat(one: ComparedWith) -> str:
     return "The leader is inferred from the logs."
 
 
-def what_would_settle_it(one: ComparedWith) -> str:
+def what_would_settle_it(one: ReplicaVerdict) -> str:
     """What to do before acting on a verdict under an inferred leader; empty where it is known, or where nobody leads."""
     if not is_inferred(one) or has_no_leader(one):
         return ""

@@ -4,66 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
 
 from replica_audit.protocol.verdict.partition_findings import ElectionType
+from replica_audit.rows.findings import ElectionChoice
+from replica_audit.rows.what_if import WhatIfLeader
 from replica_audit.words import count
 
-
-class CanBeElected(Protocol):
-    """One replica that could be made the leader. Columns of `what_if_leaders`."""
-
-    @property
-    def candidate_id(self) -> int:
-        """Its broker."""
-
-    @property
-    def rank(self) -> int | None:
-        """None where it cannot lead, or is not in the input."""
-
-    @property
-    def in_isr(self) -> bool:
-        """Whether it is in the ISR."""
-
-    @property
-    def election(self) -> str | None:
-        """What electing it would be."""
-
-    @property
-    def broker_up(self) -> bool | None:
-        """Whether its broker runs."""
-
-    @property
-    def stopped_cleanly(self) -> bool | None:
-        """Whether its copy has the marker of a clean shutdown."""
-
-    @property
-    def lost_offsets(self) -> int | None:
-        """Offsets that no replica would hold any more."""
-
-    @property
-    def lost_records(self) -> int | None:
-        """Records in them."""
-
-    @property
-    def lost_committed(self) -> int | None:
-        """Of the offsets, those that were committed, by any evidence."""
-
-    @property
-    def followers_diverged(self) -> int | None:
-        """Replicas that would stay diverged without noticing."""
-
-    @property
-    def followers_failing(self) -> int | None:
-        """Replicas that would get no records."""
-
-    @property
-    def unread_replicas(self) -> int | None:
-        """Replicas that may hold more."""
-
-    @property
-    def reason(self) -> str:
-        """Why it cannot lead, or what it costs."""
+Electable = ElectionChoice | WhatIfLeader
 
 
 def replicas(brokers: Sequence[int] | None) -> str:
@@ -85,19 +32,19 @@ def since(moment: datetime | None) -> str:
     return f", without a leader since {utc:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def elect(choice: CanBeElected) -> str:
+def elect(choice: Electable) -> str:
     """What electing a replica loses, and what kind of election that is."""
     if choice.rank is None:
         return f"elect {choice.candidate_id}: {choice.reason}{_how(choice)}"
     return f"elect {choice.candidate_id}: {'; '.join(_cost(choice))}{_how(choice)}"
 
 
-def elections(choices: Sequence[CanBeElected] | None) -> Iterator[str]:
+def elections(choices: Sequence[Electable] | None) -> Iterator[str]:
     """A line for each replica, the least loss first."""
     yield from map(elect, choices or ())
 
 
-def _cost(choice: CanBeElected) -> Iterator[str]:
+def _cost(choice: Electable) -> Iterator[str]:
     if choice.lost_offsets:
         committed = choice.lost_committed or 0
         known = f"{committed} of their offsets were committed" if committed else "whether they were committed is unknown"
@@ -112,7 +59,7 @@ def _cost(choice: CanBeElected) -> Iterator[str]:
         yield f"{count(choice.unread_replicas, 'other replica')} could not be read and may hold more"
 
 
-def _how(choice: CanBeElected) -> str:
+def _how(choice: Electable) -> str:
     """The kind of election; a controller with ELR takes a broker that crashed out of ISR and ELR when it registers again."""
     if choice.election is None:
         return ""
