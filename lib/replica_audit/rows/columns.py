@@ -123,7 +123,6 @@ Leader = Annotated[Int, "broker that leads the partition; -1: unknown"]
 Follower = Annotated[Int, "broker that follows"]
 LeaderSource = Annotated[str, "where the leader is known from: cluster-metadata, metadata-log or inferred"]
 PARTITION_CHECK = {"partition_not_negative": "partition >= 0"}
-BY_PARTITION = ("cluster_id", "topic", "partition")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,25 +138,54 @@ class RunKeys:
 KEYS = columns_of(RunKeys)
 
 
+@dataclass(frozen=True, kw_only=True)
+class OfPartition:
+    """The columns that rows about a partition begin with."""
+
+    __slots__ = ()
+
+    topic: Topic
+    partition: PartitionNumber
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfReplica(OfPartition):
+    """The columns that rows about a replica begin with."""
+
+    __slots__ = ()
+
+    broker_id: Broker
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfPair(OfPartition):
+    """The columns that rows about a leader and a follower begin with."""
+
+    __slots__ = ()
+
+    leader_id: Leader
+    follower_id: Follower
+
+
 def table(
     row: type[DataclassInstance],
     *,
     name: str,
     grain: str,
-    constraints: Mapping[str, str],
-    cluster_by: tuple[str, ...] = ("cluster_id",),
+    constraints: Mapping[str, str] = MappingProxyType({}),
     widened: tuple[str, ...] = (),
     has_change_feed: bool = False,
 ) -> Table:
-    """The table of a row class."""
+    """The table of a row class, clustered by partition where its rows are about one."""
     own = columns_of(row)
     columns = own if own[: len(KEYS)] == KEYS else (*KEYS, *own)
+    names = {column.name for column in columns}
     return Table(
         name=name,
         grain=grain,
         columns=columns,
-        constraints=constraints,
-        cluster_by=cluster_by,
+        constraints={**PARTITION_CHECK, **constraints} if issubclass(row, OfPartition) else constraints,
+        cluster_by=tuple(name for name in ("cluster_id", "topic", "partition") if name in names),
         widened=widened,
         has_change_feed=has_change_feed,
         row=row,

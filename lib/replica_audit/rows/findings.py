@@ -7,7 +7,6 @@ from datetime import date, datetime
 from typing import Annotated
 
 from replica_audit.rows.columns import (
-    BY_PARTITION,
     NOT_NULL_KEPT,
     Bigint,
     Int,
@@ -271,7 +270,6 @@ FINDINGS = table(
     name="findings",
     grain="one row per finding of the run, and per finding that earlier runs left open and this run did not find",
     constraints={"known_status": "status IN ('new', 'persisting', 'resolved', 'unconfirmed')"},
-    cluster_by=BY_PARTITION,
     widened=("known_status",),
     has_change_feed=True,
 )

@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Annotated
 
 from replica_audit.rows.columns import (
-    BY_PARTITION,
     PARTITION_CHECK,
     Bigint,
     Int,
+    OfPartition,
     PartitionNumber,
     Topic,
     table,
@@ -18,11 +18,9 @@ from replica_audit.rows.columns import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderEpoch:
+class LeaderEpoch(OfPartition):
     """A leader epoch of a partition by the metadata log."""
 
-    topic: Topic
-    partition: PartitionNumber
     topic_id: Annotated[str | None, "topic id"]
     leader_epoch: Annotated[Int, "epoch"]
     leader_id: Annotated[Int, "broker that led it; -1: none"]
@@ -47,20 +45,14 @@ LEADER_EPOCHS = table(
     LeaderEpoch,
     name="leader_epochs",
     grain="one row per partition and leader epoch in the metadata log: who led it, and how it was elected",
-    constraints={
-        **PARTITION_CHECK,
-        "known_election": "election IN ('created', 'snapshot', 'clean', 'unclean', 'same-leader', 'leaderless')",
-    },
-    cluster_by=BY_PARTITION,
+    constraints={"known_election": "election IN ('created', 'snapshot', 'clean', 'unclean', 'same-leader', 'leaderless')"},
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedIncident:
+class LoggedIncident(OfPartition):
     """An incident that a broker's own log shows."""
 
-    topic: Topic
-    partition: PartitionNumber
     broker_id: Annotated[Int | None, "broker in whose folder the server.log is"]
     kind: Annotated[str, "removed_below_high_watermark, truncation_refused or unclean_election"]
     logged_at: Annotated[str | None, "the line's own time, in the broker's zone; null: the layout has no date"]
@@ -81,11 +73,9 @@ LOGGED_INCIDENTS = table(
     name="logged_incidents",
     grain="one row per incident in a broker's server.log: committed records removed, a truncation refused, or an unclean election",
     constraints={
-        **PARTITION_CHECK,
         "known_kind": "kind IN ('removed_below_high_watermark', 'truncation_refused', 'unclean_election')",
         "known_severity": "severity IN ('error', 'warning', 'none')",
     },
-    cluster_by=BY_PARTITION,
     widened=("known_severity",),
 )
 
@@ -129,5 +119,4 @@ CONSUMER_IMPACTS = table(
         **PARTITION_CHECK,
         "known_result": "validation_result IN ('valid', 'truncated', 'undefined', 'not-validated', 'unknown')",
     },
-    cluster_by=BY_PARTITION,
 )

@@ -9,15 +9,10 @@ from typing import Annotated
 from replica_audit.frozen import made_quickly
 from replica_audit.rows.codes import Case, Cause, EpochRequest, FallsBack, OutOfRange
 from replica_audit.rows.columns import (
-    BY_PARTITION,
-    PARTITION_CHECK,
     Bigint,
-    Follower,
     Int,
-    Leader,
     LeaderSource,
-    PartitionNumber,
-    Topic,
+    OfPair,
     table,
 )
 
@@ -317,13 +312,9 @@ NotComparedBecause = Annotated[
 
 @made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpochEndOffset:
+class EpochEndOffset(OfPair):
     """What the leader answers to OffsetsForLeaderEpoch for an epoch in the follower's table."""
 
-    topic: Topic
-    partition: PartitionNumber
-    leader_id: Leader
-    follower_id: Follower
     requested_epoch: Annotated[Int, "epoch that the follower has"]
     answered_epoch: Annotated[Int, "epoch in the leader's answer (KIP-279); -1: undefined"]
     end_offset: Annotated[Bigint, "exclusive end offset in that answer; -1: undefined"]
@@ -335,23 +326,15 @@ EPOCH_END_OFFSETS = table(
     name="epoch_end_offsets",
     grain="one row per leader, follower and epoch in the follower's table: what the leader answers to OffsetsForLeaderEpoch; "
     "of partitions that are proven healthy only with --detail all",
-    constraints={
-        **PARTITION_CHECK,
-        "undefined_together": "(answered_epoch = -1) = (end_offset = -1)",
-    },
-    cluster_by=BY_PARTITION,
+    constraints={"undefined_together": "(answered_epoch = -1) = (end_offset = -1)"},
 )
 
 
 @made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TruncationPoint:
+class TruncationPoint(OfPair):
     """What one protocol makes a follower truncate."""
 
-    topic: Topic
-    partition: PartitionNumber
-    leader_id: Leader
-    follower_id: Follower
     leader_source: LeaderSource
     protocol: Annotated[str, "high-watermark, kip-101, kip-279 or truncate-on-fetch"]
     applies: Annotated[bool, "whether the cluster runs this protocol"]
@@ -400,23 +383,17 @@ TRUNCATION_POINTS = table(
     name="truncation_points",
     grain="four rows per leader and follower, one for each protocol; of partitions that are proven healthy only with --detail all",
     constraints={
-        **PARTITION_CHECK,
         "known_protocol": "protocol IN ('high-watermark', 'kip-101', 'kip-279', 'truncate-on-fetch')",
         "removes_what_is_there": "removed_offsets >= 0",
     },
-    cluster_by=BY_PARTITION,
 )
 
 
 @made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaVerdict:
+class ReplicaVerdict(OfPair):
     """What is found of a leader and a follower."""
 
-    topic: Topic
-    partition: PartitionNumber
-    leader_id: Leader
-    follower_id: Follower
     leader_source: LeaderSource
     verdict: Annotated[str, "the first rule that holds"]
     severity: Annotated[str, "critical, error, warning or none"]
@@ -566,9 +543,7 @@ REPLICA_VERDICTS = table(
     name="replica_verdicts",
     grain="one row per leader and follower",
     constraints={
-        **PARTITION_CHECK,
         "known_severity": "severity IN ('critical', 'error', 'warning', 'none')",
         "removes_what_is_there": "removed_offsets IS NULL OR removed_offsets >= 0",
     },
-    cluster_by=BY_PARTITION,
 )

@@ -7,28 +7,22 @@ from datetime import datetime
 from typing import Annotated
 
 from replica_audit.rows.columns import (
-    BY_PARTITION,
-    PARTITION_CHECK,
     Bigint,
-    Broker,
-    Follower,
     Int,
     Leader,
     LeaderSource,
-    PartitionNumber,
-    Topic,
+    OfPair,
+    OfPartition,
+    OfReplica,
     same_columns,
     table,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DamagedBatch:
+class DamagedBatch(OfReplica):
     """A batch of a replica that is not as it was written, and which replicas hold it well."""
 
-    topic: Topic
-    partition: PartitionNumber
-    broker_id: Broker
     damage: Annotated[
         str,
         "crc: its bytes do not match its CRC; unframed: the bytes there are not a batch, reading stops; base_offset, leader_epoch: a field"
@@ -65,11 +59,9 @@ DAMAGED_BATCHES = table(
     name="damaged_batches",
     grain="one row per replica and damaged batch, the first 50 of each replica",
     constraints={
-        **PARTITION_CHECK,
         "known_damage": "damage IN ('crc', 'unframed', 'base_offset', 'leader_epoch')",
         "known_recovery": "recovery IN ('recoverable', 'unconfirmed', 'copies_disagree', 'no_good_copy')",
     },
-    cluster_by=BY_PARTITION,
 )
 
 
@@ -83,13 +75,9 @@ class SurvivingRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionDifference:
+class CompactionDifference(OfPair):
     """A key, or a transaction marker, of which two replicas hold records that compaction cannot have left on both."""
 
-    topic: Topic
-    partition: PartitionNumber
-    leader_id: Leader
-    follower_id: Follower
     cause: Annotated[
         str,
         "key-missing (a live key), key-missing-or-deleted (a live key, or one that was deleted while the other replica was away), "
@@ -122,8 +110,6 @@ COMPACTION_DIFFERENCES = table(
     name="compaction_differences",
     grain="one row per leader, follower and differing key, at most 100 for each cause and broker (--compare records); "
     "replica_verdicts.differing_keys has their number",
-    constraints=PARTITION_CHECK,
-    cluster_by=BY_PARTITION,
 )
 
 
@@ -141,13 +127,9 @@ class ComparedRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordDifference:
+class RecordDifference(OfPair):
     """A record of a partition that is not compacted, and that a leader and a follower do not both hold, or not alike."""
 
-    topic: Topic
-    partition: PartitionNumber
-    leader_id: Leader
-    follower_id: Follower
     offset: Annotated[Bigint, "of the record"]
     parts: Annotated[
         tuple[str, ...],
@@ -166,19 +148,7 @@ RECORD_DIFFERENCES = table(
     name="record_differences",
     grain="one row per leader, follower and differing record, the first 100 of each pair (--compare records); "
     "replica_verdicts.differing_records has their number",
-    constraints=PARTITION_CHECK,
-    cluster_by=BY_PARTITION,
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class GapPlace:
-    """The partition of a gap."""
-
-    __slots__ = ()
-
-    topic: Topic
-    partition: PartitionNumber
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +178,7 @@ class GapFacts:
 
 # the columns of the last of the bases come first
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MissingSequences(GapFacts, GapPlace):
+class MissingSequences(GapFacts, OfPartition):
     """Sequences of a producer that are missing between two of its batches, or before its first one."""
 
 
@@ -227,11 +197,9 @@ SEQUENCE_GAPS = table(
     name="sequence_gaps",
     grain="one row per place in the leader's log where sequences of an idempotent producer are missing; no rows for compacted logs",
     constraints={
-        **PARTITION_CHECK,
         "known_doubt": "doubt IS NULL OR doubt IN ('first-in-log', 'damaged-batches', 'log-start-moved', 'state-expired', 'time-unknown')",
         "something_missing": "missing_records > 0",
     },
-    cluster_by=BY_PARTITION,
 )
 
 
@@ -247,13 +215,11 @@ class TransactionElsewhere:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransactionPlace:
+class TransactionPlace(OfPartition):
     """The partition of a transaction, and whose log it is."""
 
     __slots__ = ()
 
-    topic: Topic
-    partition: PartitionNumber
     leader_id: Leader
     leader_source: LeaderSource
 
@@ -324,8 +290,6 @@ OPEN_TRANSACTIONS = table(
     name="open_transactions",
     grain="one row per partition and transaction that is open at the end of its leader's log",
     constraints={
-        **PARTITION_CHECK,
         "known_reason": "hangs_because IS NULL OR hangs_because IN ('marker-removed', 'coordinator-went-on', 'past-timeout')",
     },
-    cluster_by=BY_PARTITION,
 )

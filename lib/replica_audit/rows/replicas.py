@@ -8,25 +8,18 @@ from typing import Annotated
 
 from replica_audit.frozen import made_quickly
 from replica_audit.rows.columns import (
-    BY_PARTITION,
-    PARTITION_CHECK,
     Bigint,
-    Broker,
     Int,
-    PartitionNumber,
-    Topic,
+    OfReplica,
     table,
 )
 
 
 @made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentEpoch:
+class SegmentEpoch(OfReplica):
     """Consecutive batches of one leader epoch in a segment of a replica."""
 
-    topic: Topic
-    partition: PartitionNumber
-    broker_id: Broker
     log_dir: Annotated[str, "log directory"]
     segment_base_offset: Annotated[Bigint, "base offset in the segment's file name"]
     leader_epoch: Annotated[Int, "epoch of the batches; -1: the format has none"]
@@ -45,12 +38,10 @@ SEGMENT_EPOCHS = table(
     name="segment_epochs",
     grain="one row per replica, segment and run of consecutive batches of one leader epoch",
     constraints={
-        **PARTITION_CHECK,
         "epoch_or_none": "leader_epoch >= -1",
         "ascending": "last_offset >= first_offset",
         "has_batches": "batch_count >= 1 AND record_count >= 0 AND size_bytes > 0",
     },
-    cluster_by=BY_PARTITION,
 )
 
 
@@ -86,12 +77,9 @@ class FollowerOnceCorrected:
 
 @made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaLog:
+class ReplicaLog(OfReplica):
     """A replica directory."""
 
-    topic: Topic
-    partition: PartitionNumber
-    broker_id: Broker
     log_dir: Annotated[str, "log directory"]
     directory: Annotated[str, "name of the replica directory"]
     topic_id: Annotated[str | None, "topic id in partition.metadata"]
@@ -158,22 +146,17 @@ REPLICA_LOGS = table(
     name="replica_logs",
     grain="one row per replica directory",
     constraints={
-        **PARTITION_CHECK,
         "ends_after_start": "log_end_offset IS NULL OR log_end_offset >= log_start_offset",
         "known_state": "state IN ('current', 'future', 'deleted', 'stray')",
     },
-    cluster_by=BY_PARTITION,
 )
 
 
 @made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpochStartOffset:
+class EpochStartOffset(OfReplica):
     """A leader epoch of a current replica."""
 
-    topic: Topic
-    partition: PartitionNumber
-    broker_id: Broker
     leader_epoch: Annotated[Int, "epoch"]
     leader_id: Annotated[Int | None, "broker that led the epoch according to the metadata log; -1: none; null: unknown"]
     start_offset: Annotated[Bigint, "where the epoch starts, according to the table in effect, else the checkpoint, else the batches"]
@@ -191,24 +174,19 @@ EPOCH_START_OFFSETS = table(
     name="epoch_start_offsets",
     grain="one row per current replica and leader epoch",
     constraints={
-        **PARTITION_CHECK,
         "starts_in_log": "start_offset >= 0",
         "known_source": "source IN ('both', 'checkpoint', 'segments')",
         "known_difference": "difference IS NULL OR difference IN ('trivial-epoch', 'legal-lag', 'log-start', 'compaction', "
         "'refetched-compacted-range', 'not-collected', 'corrupt')",
     },
-    cluster_by=BY_PARTITION,
 )
 
 
 @made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaRole:
+class ReplicaRole(OfReplica):
     """What a replica is, and what its broker takes it for."""
 
-    topic: Topic
-    partition: PartitionNumber
-    broker_id: Broker
     leader_id: Annotated[Int, "leader according to the newest metadata; -1: none or unknown"]
     leader_epoch: Annotated[Int, "leader epoch according to the newest metadata; -1: unknown"]
     known_leader_id: Annotated[Int | None, "leader according to the broker's own copy of the metadata log; null: no such copy"]
@@ -240,20 +218,15 @@ REPLICA_ROLES = table(
     name="replica_roles",
     grain="one row per replica that the metadata names or the input holds: what it is, and what its broker considers it to be",
     constraints={
-        **PARTITION_CHECK,
         "known_standing": "standing IN ('leader', 'follower', 'zombie-leader', 'zombie-follower', 'ahead', 'behind', 'down', 'unknown')",
     },
-    cluster_by=BY_PARTITION,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FutureReplica:
+class FutureReplica(OfReplica):
     """A future replica of a move between log directories."""
 
-    topic: Topic
-    partition: PartitionNumber
-    broker_id: Broker
     log_dir: Annotated[str | None, "log directory of the current replica; null: it is not in the input"]
     future_log_dir: Annotated[str, "log directory of the future replica"]
     directory: Annotated[str, "name of the future replica's directory"]
@@ -273,9 +246,5 @@ FUTURE_REPLICAS = table(
     FutureReplica,
     name="future_replicas",
     grain="one row per future replica of a move between log directories, against the current replica of the same broker",
-    constraints={
-        **PARTITION_CHECK,
-        "known_severity": "severity IN ('warning', 'none')",
-    },
-    cluster_by=BY_PARTITION,
+    constraints={"known_severity": "severity IN ('warning', 'none')"},
 )

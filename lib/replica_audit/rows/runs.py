@@ -123,9 +123,7 @@ AUDIT_RUNS = table(
     AuditRun,
     name="audit_runs",
     grain="one row per run and cluster; a run counts only when its row says complete",
-    constraints={
-        "known_status": "status IN ('running', 'complete')",
-    },
+    constraints={"known_status": "status IN ('running', 'complete')"},
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from replica_audit.rows.columns import BY_PARTITION, PARTITION_CHECK, Bigint, Broker, Int, PartitionNumber, RunKeys, Topic, table
+from replica_audit.rows.columns import Bigint, Int, OfReplica, RunKeys, table
 from replica_audit.rows.pairs import ByTransaction
 
 
@@ -93,12 +93,9 @@ Outcome = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaStart:
+class ReplicaStart(OfReplica):
     """What the start of a broker does to one replica that it holds."""
 
-    topic: Topic
-    partition: PartitionNumber
-    broker_id: Broker
     outcome: Outcome
     because: Annotated[
         tuple[str, ...],
@@ -122,11 +119,7 @@ REPLICA_STARTS = table(
     ReplicaStart,
     name="replica_starts",
     grain="one row per replica for which the start of its broker is not plainly safe, and per replica that is to lead where nobody does",
-    constraints={
-        **PARTITION_CHECK,
-        "known_outcome": "outcome IN ('safe', 'order', 'copy-first', 'repair-first', 'unknown')",
-    },
-    cluster_by=BY_PARTITION,
+    constraints={"known_outcome": "outcome IN ('safe', 'order', 'copy-first', 'repair-first', 'unknown')"},
 )
 
 

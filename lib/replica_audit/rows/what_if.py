@@ -7,14 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from replica_audit.rows.columns import (
-    BY_PARTITION,
-    PARTITION_CHECK,
     Bigint,
-    Follower,
     Int,
-    Leader,
-    PartitionNumber,
-    Topic,
+    OfPair,
+    OfPartition,
     table,
 )
 from replica_audit.rows.pairs import RecordsByTransaction
@@ -43,11 +39,9 @@ class FollowerCut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIfLeader:
+class WhatIfLeader(OfPartition):
     """A replica that could lead its partition, and what that would lose."""
 
-    topic: Topic
-    partition: PartitionNumber
     candidate_id: Annotated[Int, "broker that leads in this case; a new leader enters a new epoch"]
     rank: Annotated[
         Int | None, "1 loses least: by committed offsets, then records, then the longer log; null: cannot lead, or not in the input"
@@ -90,22 +84,14 @@ WHAT_IF_LEADERS = table(
     WhatIfLeader,
     name="what_if_leaders",
     grain="one row per partition and replica that could lead it; with --what-if-leaders, and always of partitions without a leader",
-    constraints={
-        **PARTITION_CHECK,
-        "rank_from_one": "rank IS NULL OR rank >= 1",
-    },
-    cluster_by=BY_PARTITION,
+    constraints={"rank_from_one": "rank IS NULL OR rank >= 1"},
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIfRule:
+class WhatIfRule(OfPair):
     """What a rule, in force or rejected, makes a follower do."""
 
-    topic: Topic
-    partition: PartitionNumber
-    leader_id: Leader
-    follower_id: Follower
     rule: Annotated[
         str, "a protocol, or unknown-offset-rounds, epoch-sequence-exchange, high-watermark-epoch or leave-isr-on-preferred-election"
     ]
@@ -122,8 +108,5 @@ WHAT_IF_RULES = table(
     WhatIfRule,
     name="what_if_rules",
     grain="one row per leader, follower that is cut or differs, and rule: the protocols and the rejected alternatives of KIP-279",
-    constraints={
-        **PARTITION_CHECK,
-    },
-    cluster_by=BY_PARTITION,
+    constraints={},
 )
