@@ -17,7 +17,6 @@ from replica_audit.partition.findings.audited import Audited
 from replica_audit.partition.findings.compared_pairs import ComparedPairs
 from replica_audit.partition.findings.consumers import as_groups_find_it, impact_rows, is_election_open
 from replica_audit.partition.findings.found_rows import checked_row, found_rows, recovery_takes
-from replica_audit.partition.findings.incident_rows import incident_rows
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.findings.sequence_gaps import sequence_gap_findings, sequence_gap_rows
 from replica_audit.partition.findings.set_aside import Replicas, brokers_that_set_aside, set_aside_findings
@@ -52,6 +51,7 @@ from replica_audit.protocol.comparison.touched import touched_by
 from replica_audit.protocol.comparison.unreached import unreached_high_watermark
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.verdict.logged_incidents import incident_rows
 from replica_audit.protocol.verdict.verdict import Judgement, inconclusive
 from replica_audit.recovery.outcomes import AuditedRows, replica_starts
 from replica_audit.rows import AuditedPartition
@@ -159,7 +159,7 @@ class PartitionAudit:
         modes = self.cluster.applies, self.context, self.cluster.compare
         healed = followers_once_corrected(self.loaded, self.leadership.leader_id, self.replicas, *modes)
         choices = list(self._what_if_leaders(made.cuts)) if self.cluster.what_if_leaders or self.metadata.no_leader else []
-        incidents = list(incident_rows(self.topic, self.partition, self.events, made.verdicts))
+        incidents = list(incident_rows(self.events, made.verdicts))
         gaps = list(sequence_gap_rows(self.best_replica, self.compared, self.metadata, self.context))
         damaged = list(damaged_rows(self.loaded, self.leadership.leader_id, self._runs, compacted=self.context.compacted))
         audited = self._audited(made, choices, incidents, damaged)
