@@ -32,10 +32,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
 from replica_audit.collect.rows_file import SmallFilesFile  # noqa: E402 - the package need not be installed
-from replica_audit.formats.collection import collection_manifest as manifests  # noqa: E402
+from replica_audit.formats.collection import manifest as manifests  # noqa: E402
 from replica_audit.formats.collection.collected_rows import ROWS  # noqa: E402
-from replica_audit.formats.collection.collection_manifest import CapturedLogDir, CapturedReplica, Manifest  # noqa: E402
-from replica_audit.formats.segment.content_digest import WINDOW_BITS, digest  # noqa: E402
+from replica_audit.formats.collection.manifest import CapturedLogDir, CapturedReplica, Manifest  # noqa: E402
+from replica_audit.formats.segment.segment_fold import WINDOW_BITS, digest  # noqa: E402
 
 TIME = 1_700_000_000_000
 _DAY_MS = 86_400_000

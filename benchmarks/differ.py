@@ -28,10 +28,10 @@ from scan import in_bytes, machine, read, shown
 from segments import write_segment
 
 from replica_audit.formats.native import native_code
+from replica_audit.formats.replicas.replica_reader import stored_batches
 from replica_audit.formats.replicas.segment_reader import scan_file
-from replica_audit.formats.replicas.stored_batches import stored_batches
 from replica_audit.model import SegmentFile
-from replica_audit.protocol.comparison.located import locate
+from replica_audit.protocol.comparison.content import locate
 
 
 class Spent(NamedTuple):

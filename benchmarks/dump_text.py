@@ -17,7 +17,7 @@ from pathlib import Path
 from scan import machine
 
 from replica_audit.formats.dump import dump_log
-from replica_audit.formats.dump.dump_scan import scan_section
+from replica_audit.formats.dump.dump_log import scan_section
 from replica_audit.formats.segment.segment_fold import Scan
 from replica_audit.formats.segment.segment_scan import scan
 

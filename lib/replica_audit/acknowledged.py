@@ -13,8 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from replica_audit.config import read_text
 from replica_audit.errors import ConfigError
-from replica_audit.protocol.verdict.acknowledgement import Acknowledgement, Acknowledgements
-from replica_audit.protocol.verdict.confirmation import MissingCode
+from replica_audit.protocol.verdict.acknowledgement import Acknowledgement, Acknowledgements, MissingCode
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 

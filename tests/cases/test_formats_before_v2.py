@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.rows.codes import Protocol
 from tests.cases.test_truncated_is_not_lost import home_of
 from tests.scenarios.disks import Disk, Version
 from tests.support import in_process

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from replica_audit.protocol.cluster.metadata_claims import nothing_known
-from replica_audit.protocol.cluster.set_aside import AtStart, SetAsideBecause, at_start, set_aside_because
+from replica_audit.protocol.cluster.leadership import nothing_known
+from replica_audit.protocol.cluster.topic_ids import AtStart, SetAsideBecause, at_start, set_aside_because
 from tests.cases.triaged import Seen, seen
 from tests.collect.collections import collect_cluster
 from tests.formats import kafka_files

@@ -16,8 +16,8 @@ from replica_audit.past.metrics import run_metrics
 from replica_audit.past.recovery import due_facts, recovery_of
 from replica_audit.past.run import PastRun
 from replica_audit.past.starts import starts_of
-from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.report.facts.due_facts import due_of
+from replica_audit.rows.codes import Protocol
 from tests.scenarios.disks import VERSIONS, Cluster, Disk
 from tests.support import in_process
 

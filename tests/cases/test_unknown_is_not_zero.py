@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from replica_audit.protocol.comparison.context import Context
-from replica_audit.protocol.consumers.impact import ValidationResult, assess, known
+from replica_audit.protocol.comparison.commitment import Context
+from replica_audit.protocol.consumers import ValidationResult, assess, known
 from replica_audit.protocol.exchange.cuts import measure_removal
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import DueFacts, DueGroups, KnownSum

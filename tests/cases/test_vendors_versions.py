@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.rows.codes import Protocol
 from tests.support import in_process
 
 CASE = Path(__file__).resolve().parents[1] / "data" / "cases" / "vendors-version"

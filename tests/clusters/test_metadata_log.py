@@ -21,7 +21,7 @@ from replica_audit.formats.metadata.metadata_log import MetadataLog
 from replica_audit.formats.metadata.metadata_records import decode
 from replica_audit.formats.segment.records import Record, read_records
 from replica_audit.model import Election
-from replica_audit.protocol.cluster.metadata_changes import (
+from replica_audit.protocol.cluster.metadata_image import (
     NO_LEADER_CHANGE,
     BrokerFenced,
     BrokerRegistered,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.formats.collection import broker_folder, collection_manifest
+from replica_audit.formats.collection import broker_folder, manifest
 from replica_audit.formats.replicas.replica_reader import batches_from
 from tests.support import in_process
 
@@ -27,7 +27,7 @@ def _made(folder: Path, diverged: str) -> Path:
 def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often the files of a collection are opened, by name; they are read as ever."""
     count: Counter[str] = Counter()
-    for module, name in ((broker_folder, "opened"), (collection_manifest, "whole_content")):
+    for module, name in ((broker_folder, "opened"), (manifest, "whole_content")):
         of_module = getattr(module, name)
 
         def counted(path: Path, *more: object, _of_module: object = of_module) -> object:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from replica_audit.config import Settings
-from replica_audit.formats.segment.hashed_records import key_hash
+from replica_audit.formats.segment.records import key_hash
 from replica_audit.words import count
 from tests.clusters.test_content import ROOTS
 from tests.clusters.test_scenarios import SHARED

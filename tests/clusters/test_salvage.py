@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.formats.salvage.console_lines import parsed
+from replica_audit.formats.salvage.saved_file import parsed
 from tests.clusters.test_scenarios import SHARED
 from tests.kafka_lab.files import replica_directories
 from tests.kafka_lab.records import batches_of

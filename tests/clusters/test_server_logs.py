@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from replica_audit.config import Settings
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.rows.codes import Protocol
 from replica_audit.storage.inputs.sources import discover
 from tests.support import in_process
 

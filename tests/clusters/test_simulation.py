@@ -12,7 +12,7 @@ from replica_audit import triage
 from replica_audit.notebook.run import Run
 from replica_audit.notebook.simulation import PartitionSimulator
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.protocol.simulation.situation import StartBroker
+from replica_audit.protocol.simulation import StartBroker
 from tests.clusters.test_scenarios import SCENARIOS, Row, _moves, _name, _said
 
 # batches lie across the cuts of these rules, and the tables hold no batches; the audit reads them

@@ -10,7 +10,7 @@ from typing import Any
 
 from replica_audit.collect import CollectRequest, CollectResult, collect
 from replica_audit.formats.collection.broker_folder import log_dirs_of as collected_log_dirs
-from replica_audit.formats.collection.collection_manifest import MANIFEST, SMALL_FILES_FILE, sealed
+from replica_audit.formats.collection.manifest import MANIFEST, SMALL_FILES_FILE, sealed
 from replica_audit.formats.log_dir import names as log_dir
 
 

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from replica_audit.collect import CollectRequest, CollectResult, collect, file_identity
-from replica_audit.formats.collection.collection_manifest import SEGMENTS_FILE
-from replica_audit.formats.collection.missing_files import BATCHES_FOLDER
+from replica_audit.formats.collection.broker_folder import BATCHES_FOLDER
+from replica_audit.formats.collection.manifest import SEGMENTS_FILE
 from replica_audit.formats.segment.batch_index import read_index
 from tests.collect import live_broker
 from tests.collect.collections import quietly

@@ -12,7 +12,7 @@ import pytest
 
 from replica_audit.config import Settings
 from replica_audit.errors import UsageError
-from replica_audit.formats.collection.collection_manifest import MANIFEST
+from replica_audit.formats.collection.manifest import MANIFEST
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.local_run import triage

@@ -10,9 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from replica_audit import cli
-from replica_audit.formats.collection.broker_folder import SOURCE
-from replica_audit.formats.collection.collected_batches import batches
-from replica_audit.formats.collection.missing_files import BATCHES_FOLDER
+from replica_audit.formats.collection.broker_folder import BATCHES_FOLDER, SOURCE, batches
 from replica_audit.formats.segment.batch_index import read_index
 from replica_audit.model import BatchRun, SegmentFile
 from tests.collect.collections import collect_cluster

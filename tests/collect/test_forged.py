@@ -17,11 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.collect.previous_rows import PreviousRows
-from replica_audit.formats.collection import small_files_file
+from replica_audit.formats.collection import collected_rows
 from replica_audit.formats.collection.broker_folder import log_dirs_of
-from replica_audit.formats.collection.collected_rows import ROWS, check_segment, doubtful_segments
-from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE
-from replica_audit.formats.collection.small_files_file import SMALL_FILE_ROWS
+from replica_audit.formats.collection.collected_rows import ROWS, SMALL_FILE_ROWS, check_segment, doubtful_segments
+from replica_audit.formats.collection.manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.formats.segment.batch_index import read_index
 from replica_audit.model import Problem, ReplicaFiles, SequenceGap
@@ -177,7 +176,7 @@ def test_small_files_that_were_not_collected(collected: Path, change: Callable[[
 
 
 def test_more_small_files_than_a_worker_has_memory_for_are_refused(collected: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(small_files_file, "_MOST_BYTES", 100)
+    monkeypatch.setattr(collected_rows, "_MOST_BYTES", 100)
     replicas, (problem,) = listed(collected)
     assert replicas == []
     assert "more than the 100 that are read" in problem.detail
@@ -185,8 +184,8 @@ def test_more_small_files_than_a_worker_has_memory_for_are_refused(collected: Pa
 
 
 def test_small_files_are_counted_whatever_the_file_says(collected: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(small_files_file, "_MOST_BYTES", 100)
-    monkeypatch.setattr(small_files_file, "_said_bytes", lambda _metadata: 0)
+    monkeypatch.setattr(collected_rows, "_MOST_BYTES", 100)
+    monkeypatch.setattr(collected_rows, "_said_bytes", lambda _metadata: 0)
     replicas, (problem,) = listed(collected)
     assert (replicas, problem.code) == ([], "too-large")
 
@@ -195,7 +194,7 @@ _FOOTERS = """
 import io, random, struct, sys
 from pathlib import Path
 from replica_audit.formats.collection.collected_rows import opened_rows, told
-from replica_audit.formats.collection.small_files_file import _opened
+from replica_audit.formats.collection.collected_rows import _opened
 store, small, changed = map(Path, sys.argv[1:])
 sound = 0
 for path, most in ((store, 700), (small, 300)):

@@ -23,7 +23,7 @@ from replica_audit.collect.file_identity import ReadCause
 from replica_audit.collect.reading_code import ROOMS, reading_code
 from replica_audit.errors import UsageError
 from replica_audit.formats.collection.collected_rows import ROWS
-from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE
+from replica_audit.formats.collection.manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE
 from tests.collect.collections import resealed
 from tests.collect.nights import Broker, at_rest, held, taken
 from tests.formats import kafka_files as kf

@@ -17,7 +17,7 @@ from replica_audit.collect import CollectRequest, CollectResult, collect, replic
 from replica_audit.collect.log_dir_capture import LogDirCapture
 from replica_audit.collect.replica_capture import ReplicaReader, only_grew
 from replica_audit.collect.segment_capture import SegmentCapture
-from replica_audit.formats.log_dir.broker_lock import is_locked
+from replica_audit.formats.log_dir.server_properties import is_locked
 from tests.collect.collections import quietly, small_files
 from tests.formats import kafka_files as kf
 from tests.support import in_process

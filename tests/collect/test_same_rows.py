@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from replica_audit.config import Settings
-from replica_audit.formats.collection.collection_manifest import MANIFEST
+from replica_audit.formats.collection.manifest import MANIFEST
 from replica_audit.formats.log_dir.names import CLUSTER_METADATA
 from tests.clusters.test_scenarios import SAMPLE, SHARED
 from tests.collect.collections import as_version_1, collect_cluster

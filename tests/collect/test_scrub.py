@@ -17,7 +17,7 @@ import pytest
 from replica_audit.collect import CollectResult, scrub
 from replica_audit.collect.file_identity import ReadCause
 from replica_audit.formats.collection.collected_rows import ROWS
-from replica_audit.formats.collection.collection_manifest import MANIFEST, SEGMENTS_FILE
+from replica_audit.formats.collection.manifest import MANIFEST, SEGMENTS_FILE
 from tests.collect.collections import resealed
 from tests.collect.nights import Broker, at_rest, rot, taken
 from tests.support import in_process

@@ -10,7 +10,7 @@ import pytest
 
 from replica_audit.collect import CollectResult
 from replica_audit.collect.log_dir_capture import LogDirCapture
-from replica_audit.formats.collection.collection_manifest import CapturedReplica, content, parse, read
+from replica_audit.formats.collection.manifest import CapturedReplica, content, parse, read
 from replica_audit.model import SecondLook
 from tests.collect.collections import resealed
 from tests.collect.test_races import locked, once, taken, write_replica, write_segment

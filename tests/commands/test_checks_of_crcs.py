@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from replica_audit.cli import main
-from replica_audit.formats.collection.collection_manifest import MANIFEST
+from replica_audit.formats.collection.manifest import MANIFEST
 from tests.collect.collections import resealed
 from tests.house.checkout import ROOT
 

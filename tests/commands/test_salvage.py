@@ -11,7 +11,7 @@ import pytest
 from replica_audit import cli
 from replica_audit.commands.salvage import REASONS
 from replica_audit.formats.salvage.saved_file import SAVED
-from replica_audit.protocol.salvage.replay_choice import ON_REQUEST, KeptBack
+from replica_audit.protocol.salvage import ON_REQUEST, KeptBack
 from replica_audit.report.salvage_report import WHY_KEPT_BACK
 from tests.formats import record_files as rf
 from tests.house.checkout import ROOT

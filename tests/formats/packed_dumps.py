@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from replica_audit.files import packed_text
+from replica_audit.files import text_files
 from tests.formats.test_dump_log import FOUND, line
 
 PACKED: dict[str, Callable[[bytes], bytes]] = {
@@ -39,7 +39,7 @@ def text(numbers: Iterable[int], partition: int = 0) -> bytes:
 def unpacked() -> Iterator[list[int]]:
     """The bytes that were unpacked or converted: one number for each time that this began at the beginning of a text."""
     sizes: list[int] = []
-    convert = packed_text._in_utf8
+    convert = text_files._in_utf8
 
     def counted(chunks: Iterator[bytes]) -> Iterator[bytes]:
         sizes.append(0)
@@ -48,7 +48,7 @@ def unpacked() -> Iterator[list[int]]:
             sizes[place] += len(chunk)
             yield chunk
 
-    with mock.patch.object(packed_text, "_in_utf8", counted):
+    with mock.patch.object(text_files, "_in_utf8", counted):
         yield sizes
 
 

@@ -13,9 +13,9 @@ from replica_audit.collect.pace import Pace
 from replica_audit.collect.segment_reading import LiveSegmentReader
 from replica_audit.formats.native import native_code
 from replica_audit.formats.replicas.segment_reader import scan_file
-from replica_audit.formats.segment.batch_columns import BatchColumns
 from replica_audit.formats.segment.batch_index import BatchIndexWriter, read_index, synthetic
 from replica_audit.formats.segment.record_batch import RAW_HEADER
+from replica_audit.formats.segment.segment_fold import BatchColumns
 from replica_audit.formats.segment.segment_scan import base_offset_of, read_batches
 from replica_audit.model import BatchHeader
 from tests.formats import kafka_files as kf

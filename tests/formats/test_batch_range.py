@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.formats.replicas.batch_range import batches_in
 from replica_audit.formats.replicas.broker_files import replicas_of
+from replica_audit.formats.replicas.replica_reader import batches_in
 from replica_audit.model import BatchHeader, Damage, ReplicaFiles, SegmentFile
 from tests.formats import kafka_files as kf
 

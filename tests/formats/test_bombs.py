@@ -13,8 +13,7 @@ from typing import Literal, NamedTuple
 import pyarrow as pa
 import pytest
 
-from replica_audit.formats.group_offsets.committed_offsets import committed_offsets
-from replica_audit.formats.segment import decompression
+from replica_audit.formats.coordinators.group_offsets import committed_offsets
 from replica_audit.formats.segment import records as under_test
 from replica_audit.formats.segment.records import REMEDIES, UnreadableRecords, read_records
 from tests.formats import kafka_files as kf
@@ -112,7 +111,7 @@ def test_many_small_bombs_cost_no_more_than_a_file_may(tmp_path: Path, monkeypat
     """Each of them is below the limit of a batch; together they were a day's work for a MiB."""
     path = kf.segment(tmp_path, 0, *bombs(200, 32 << 20), kf.with_field(GOOD, ">q", 0, 9_000))
     spent: list[int] = []
-    real = decompression.decompressed
+    real = under_test.decompressed
 
     def counted(data: bytes, codec: str, magic: int, limit: int) -> bytes:
         spent.append(limit)

@@ -21,8 +21,7 @@ import pytest
 
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT, META_PROPERTIES, OFFSET_CHECKPOINTS, PARTITION_METADATA
 from replica_audit.formats.replicas.broker_files import ServerLog, replicas_of
-from replica_audit.formats.shapes import INVENTORY
-from replica_audit.formats.values import replica_row
+from replica_audit.formats.values import INVENTORY, replica_row
 from replica_audit.model import Problem, ReplicaFiles
 from tests.formats import kafka_files as kf
 from tests.formats.rights import as_nobody, open_to_all

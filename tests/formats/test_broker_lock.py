@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from replica_audit.formats.log_dir.broker_lock import is_locked
+from replica_audit.formats.log_dir.server_properties import is_locked
 from tests.formats.rights import as_nobody, open_to_all
 
 _HOLD = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print('locked', flush=True); sys.stdin.read()"

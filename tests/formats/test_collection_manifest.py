@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from replica_audit.errors import MetadataError
-from replica_audit.formats.collection.collection_manifest import (
+from replica_audit.formats.collection.manifest import (
     CapturedLogDir,
     CapturedReplica,
     Manifest,

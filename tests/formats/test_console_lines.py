@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.formats.salvage.console_lines import (
+from replica_audit.formats.salvage.saved_file import (
     HEADER_KEY_SEPARATOR,
     HEADERS_DELIMITER,
     HEADERS_SEPARATOR,
@@ -16,10 +16,12 @@ from replica_audit.formats.salvage.console_lines import (
     NULL_MARKER,
     READER_CONFIG,
     ConsoleRecord,
+    PlacedRecord,
+    decoded_line,
+    encoded_line,
     line_of,
     parsed,
 )
-from replica_audit.formats.salvage.encoded_lines import PlacedRecord, decoded_line, encoded_line
 
 _MEANT = (
     KEY_SEPARATOR,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from replica_audit.errors import DumpLogError
 from replica_audit.formats.dump import dump_log
 from replica_audit.formats.replicas.segment_reader import scan_file
-from replica_audit.formats.segment import content_digest
-from replica_audit.formats.segment.content_digest import WINDOW_BITS, WindowSums, batch_digest
+from replica_audit.formats.segment import segment_fold
+from replica_audit.formats.segment.segment_fold import WINDOW_BITS, WindowSums, batch_digest
 from replica_audit.formats.segment.segment_scan import read_batches, scan
 from replica_audit.model import BatchHeader, Window
 from replica_audit.protocol.comparison.content import merged
@@ -113,7 +113,7 @@ def test_known_values():
 
 
 def test_windows_become_wider_where_there_would_be_too_many(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(content_digest, "MAX_WINDOWS", 5)
+    monkeypatch.setattr(segment_fold, "MAX_WINDOWS", 5)
     batches = [kf.batch(i * WIDTH + 1, 0) for i in range(40)]
     found = windows(tmp_path, 0, *batches)
     assert len(found) == 5

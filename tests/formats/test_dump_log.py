@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.errors import DumpLogError
-from replica_audit.formats.dump.dump_log import DumpSection, batches, looks_like_dump, sections
-from replica_audit.formats.dump.dump_scan import scan_section
+from replica_audit.formats.dump.dump_log import DumpSection, batches, looks_like_dump, scan_section, sections
 from replica_audit.model import BatchHeader, Damage
 from tests.vector_kinds import dump_samples
 

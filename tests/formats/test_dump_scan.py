@@ -12,12 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.errors import DumpLogError
-from replica_audit.formats.dump import dump_scan
-from replica_audit.formats.dump.dump_columns import LineForm
-from replica_audit.formats.dump.dump_log import batches, sections
-from replica_audit.formats.dump.dump_scan import scan_section
-from replica_audit.formats.segment.batch_columns import BatchColumns
-from replica_audit.formats.segment.segment_fold import Scan
+from replica_audit.formats.dump import dump_log
+from replica_audit.formats.dump.dump_batches import LineForm
+from replica_audit.formats.dump.dump_log import batches, scan_section, sections
+from replica_audit.formats.segment.segment_fold import BatchColumns, Scan
 from replica_audit.formats.segment.segment_scan import scan
 from tests.formats.test_dump_log import FOUND, RECORD, SAMPLES, START, ZEROS, line, outputs
 
@@ -36,8 +34,8 @@ def at_any_price(counted: list[int], chunk: int = 1 << 19) -> Iterator[None]:
 
     with (
         mock.patch.object(LineForm, "batches", taken),
-        mock.patch.object(dump_scan, "_WORTH_IT", 1),
-        mock.patch.object(dump_scan, "_MOST", chunk),
+        mock.patch.object(dump_log, "_WORTH_IT", 1),
+        mock.patch.object(dump_log, "_MOST", chunk),
     ):
         yield
 

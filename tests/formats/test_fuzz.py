@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 
 from replica_audit.collect import CollectRequest, collect
 from replica_audit.formats.collection.broker_folder import log_dir_of
-from replica_audit.formats.group_offsets.committed_offsets import committed_offsets
+from replica_audit.formats.coordinators.group_offsets import committed_offsets
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.metadata import metadata_log
 from replica_audit.formats.native import native_code
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.formats.replicas.replica_reader import batches_from, scan_of
-from replica_audit.formats.segment.segment_problems import scanned
+from replica_audit.formats.segment.segment_scan import scanned
 from replica_audit.model import Problem, ReplicaFiles
 from tests.formats import kafka_files as kf
 from tests.formats.segment_readers import in_python, native_code_for_tests, natively

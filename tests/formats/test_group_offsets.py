@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from replica_audit.formats.coordinator_records.unusable import MAX_PROBLEMS
-from replica_audit.formats.group_offsets.committed_offsets import committed_offsets
+from replica_audit.formats.coordinators.group_offsets import committed_offsets
+from replica_audit.formats.coordinators.records import MAX_PROBLEMS
 from replica_audit.model import CommittedOffset, Problem, SegmentFile
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf

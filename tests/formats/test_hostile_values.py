@@ -10,16 +10,15 @@ import pytest
 
 from replica_audit.errors import MetadataError
 from replica_audit.files.tree_walk import Folder
-from replica_audit.formats.collection import collection_manifest
-from replica_audit.formats.group_offsets.committed_offsets import committed_offsets
+from replica_audit.formats.collection import manifest
+from replica_audit.formats.coordinators.group_offsets import committed_offsets
 from replica_audit.formats.log_dir import checkpoints
-from replica_audit.formats.log_dir.java_properties import properties
+from replica_audit.formats.log_dir.server_properties import properties
 from replica_audit.formats.log_dir.small_files import SmallFiles
 from replica_audit.formats.metadata import cluster_metadata, metadata_log
 from replica_audit.model import LoggedVersions, Problem
-from replica_audit.protocol.cluster.log_events import LogEvent
-from replica_audit.protocol.cluster.metadata_changes import PartitionChanged, PartitionSet, TopicCreated
-from replica_audit.protocol.cluster.metadata_image import MetadataImage, Position
+from replica_audit.protocol.cluster.metadata_image import MetadataImage, PartitionChanged, PartitionSet, Position, TopicCreated
+from replica_audit.protocol.comparison.observed import LogEvent
 from replica_audit.stages.server_logs import read_log
 from tests.formats import metadata_files as mf
 from tests.formats import record_files
@@ -132,9 +131,9 @@ def test_a_manifest_names_no_file_that_cannot_be(name: str):
         "unread": [],
     }
     healthy = json.dumps({**said, name: ["\u0444\u0430\u0439\u043b"]}).encode()
-    assert collection_manifest.parse(content % (collection_manifest.FORMAT.encode(), healthy)).broker_id == 1
+    assert manifest.parse(content % (manifest.FORMAT.encode(), healthy)).broker_id == 1
     with pytest.raises(MetadataError, match=name):
-        collection_manifest.parse(content % (collection_manifest.FORMAT.encode(), json.dumps({**said, name: ["\ud800"]}).encode()))
+        manifest.parse(content % (manifest.FORMAT.encode(), json.dumps({**said, name: ["\ud800"]}).encode()))
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from replica_audit.files import packed_text
-from replica_audit.files.kept_text import KeptText
-from replica_audit.formats.group_offsets.committed_offsets import committed_offsets
-from replica_audit.formats.replicas.batch_range import batches_in
+from replica_audit.files import text_files
+from replica_audit.files.text_files import KeptText
+from replica_audit.formats.coordinators.group_offsets import committed_offsets
 from replica_audit.formats.replicas.broker_files import replicas_of
-from replica_audit.formats.replicas.replica_reader import batches_from, scan_of
+from replica_audit.formats.replicas.replica_reader import batches_from, batches_in, scan_of
 from replica_audit.model import ReplicaFiles, SegmentFile
 from tests.formats import packed_dumps
 from tests.formats import record_files as rf
@@ -126,10 +125,10 @@ def test_batches_that_are_not_read_to_the_end_leave_nothing_open(tmp_path: Path,
     opened = []
 
     def open_text(path: Path) -> Any:
-        opened.append(packed_text.open_text(path))
+        opened.append(text_files.open_text(path))
         return opened[-1]
 
-    monkeypatch.setattr("replica_audit.files.kept_text.open_text", open_text)
+    monkeypatch.setattr("replica_audit.files.text_files.open_text", open_text)
     batches = batches_from(segments(tmp_path, gzip.compress(TEXT)), 0)
     assert len(list(islice(batches, 5))) == 5
     batches.close()  # type: ignore[attr-defined]

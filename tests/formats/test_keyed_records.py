@@ -16,8 +16,7 @@ from xxhash import xxh64_intdigest
 from replica_audit.formats.native import native_code
 from replica_audit.formats.replicas import keyed_records
 from replica_audit.formats.replicas.keyed_records import FLAGS, HIGH, LOW, OFFSET, TIMESTAMP, VALUE, KeyedRecords, newest
-from replica_audit.formats.segment.hashed_records import MARKER, PENDING, TOMBSTONE, Rows, key_hash
-from replica_audit.formats.segment.records import Record, read_records
+from replica_audit.formats.segment.records import MARKER, PENDING, TOMBSTONE, Record, Rows, key_hash, read_records
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf
 

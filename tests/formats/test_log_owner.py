@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.formats.server_log.log_owner import owner, written_by
+from replica_audit.formats.server_log.log_writers import owner, written_by
 
 TIME = "[2026-11-21 06:36:15,750] INFO "
 

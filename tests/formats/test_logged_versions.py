@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.formats.server_log.logged_versions import logged_versions
+from replica_audit.formats.server_log.events import logged_versions
 from replica_audit.model import LoggedVersions
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"

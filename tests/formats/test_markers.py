@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.formats.replicas.stored_batches import stored_batches
+from replica_audit.formats.replicas.replica_reader import stored_batches
 from replica_audit.model import EndMarker, StoredBatch
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf

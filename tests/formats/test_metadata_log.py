@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from replica_audit.formats.metadata import metadata_log
 from replica_audit.formats.metadata.metadata_log import MetadataLog
 from replica_audit.model import PartitionMetadata
-from replica_audit.protocol.cluster.metadata_changes import BrokerRegistered
-from replica_audit.protocol.cluster.metadata_image import MetadataImage, Position
+from replica_audit.protocol.cluster.metadata_image import BrokerRegistered, MetadataImage, Position
 from tests.formats import kafka_files as kf
 from tests.formats import metadata_files as mf
 from tests.formats.rights import as_nobody, open_to_all

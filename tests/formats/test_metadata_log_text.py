@@ -11,9 +11,8 @@ import pytest
 from replica_audit.errors import MetadataError
 from replica_audit.formats.dump.dump_log import sections
 from replica_audit.formats.metadata import metadata_log
-from replica_audit.formats.metadata.metadata_json import decode_json
-from replica_audit.formats.metadata.metadata_log_text import read_text
-from replica_audit.formats.metadata.metadata_records import decode
+from replica_audit.formats.metadata.metadata_log import read_text
+from replica_audit.formats.metadata.metadata_records import decode, decode_json
 from replica_audit.model import SegmentFile
 from tests.formats import metadata_files as mf
 from tests.formats.metadata_texts import Record, shown, written

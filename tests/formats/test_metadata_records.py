@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from replica_audit.errors import MetadataError
 from replica_audit.formats.metadata.metadata_records import ABORT_TRANSACTION, BEGIN_TRANSACTION, END_TRANSACTION, decode
-from replica_audit.protocol.cluster.metadata_changes import (
+from replica_audit.protocol.cluster.metadata_image import (
     NO_LEADER_CHANGE,
     BrokerFenced,
     BrokerRegistered,

@@ -100,7 +100,7 @@ def test_code_of_other_sources_is_not_used(segment: Path, tmp_path: Path) -> Non
     package, cache = changed_copy(tmp_path / "package", "formats/native/segment_kernel.py"), str(tmp_path / "numba")
     assert run(segment, package, NUMBA_CACHE_DIR=cache) == "2 True True True 0"
     assert run(segment, package, NUMBA_CACHE_DIR=cache) == "2 True True True 1"
-    with (package / "replica_audit/protocol/epochs/runs.py").open("a") as stream:
+    with (package / "replica_audit/protocol/epochs/epoch_table.py").open("a") as stream:
         stream.write("# changed\n")
     assert run(segment, package, NUMBA_CACHE_DIR=cache) == "2 True True True 0"
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.files.packed_text import open_text, why_cut
+from replica_audit.files.text_files import open_text, why_cut
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.formats.replicas.replica_reader import read_segment, scan_of
 from replica_audit.model import BatchHeader, Problem, ReplicaFiles

@@ -10,10 +10,14 @@ import crc32c
 import pytest
 
 from replica_audit.errors import DumpLogError, SegmentError
-from replica_audit.formats.log_dir.whole_file import TooLargeError
-from replica_audit.formats.transactions.producer_snapshot import producer_states
-from replica_audit.formats.transactions.producer_texts import aborted_transactions_in_text, producer_states_in_text
-from replica_audit.formats.transactions.transaction_index import ENTRY_BYTES, aborted_transactions
+from replica_audit.formats.log_dir.small_files import TooLargeError
+from replica_audit.formats.producer_files import (
+    ENTRY_BYTES,
+    aborted_transactions,
+    aborted_transactions_in_text,
+    producer_states,
+    producer_states_in_text,
+)
 from replica_audit.model import AbortedTransaction, ProducerState, ProducerText
 
 TEXTS = Path(__file__).resolve().parents[1] / "data" / "transaction-texts"

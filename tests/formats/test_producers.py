@@ -14,15 +14,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from replica_audit.formats.dump import dump_scan
-from replica_audit.formats.dump.dump_log import sections
-from replica_audit.formats.dump.dump_scan import scan_section
+from replica_audit.formats.dump import dump_log
+from replica_audit.formats.dump.dump_log import scan_section, sections
 from replica_audit.formats.native import scan_tables
 from replica_audit.formats.replicas import segment_reader
-from replica_audit.formats.segment import batch_columns, producer_columns, producer_sums
+from replica_audit.formats.segment import producer_sums, segment_fold
 from replica_audit.formats.segment.segment_fold import Scan
 from replica_audit.model import Producers, SequenceGap
-from replica_audit.protocol.transactions.segment_producers import producers_of_log
+from replica_audit.protocol.transactions.producer_spans import producers_of_log
 from tests.formats import kafka_files as kf
 from tests.formats.segment_readers import in_python, natively, one_by_one
 from tests.formats.test_dump_log import START, line
@@ -91,7 +90,7 @@ def as_text(written: Sequence[Written], *, old: bool = False) -> bytes:
 
 def of_text(text: bytes, *, worth_it: int) -> Scan:
     (section,) = sections(io.BytesIO(text))
-    with mock.patch.object(dump_scan, "_WORTH_IT", worth_it):
+    with mock.patch.object(dump_log, "_WORTH_IT", worth_it):
         return scan_section(io.BytesIO(text), section)
 
 
@@ -145,7 +144,7 @@ def test_however_little_is_read_at_once(folder: Path, written: list[Written], ro
     room, batches = rooms
     with (
         mock.patch.object(scan_tables, "PRODUCER_ROOM", room),
-        mock.patch.object(batch_columns, "_BATCHES", batches),
+        mock.patch.object(segment_fold, "_BATCHES", batches),
         mock.patch.object(segment_reader, "_FIRST", 1),
     ):
         producers(folder, written)
@@ -157,7 +156,7 @@ def test_the_cap_on_gaps(folder: Path, written: list[Written], most: int) -> Non
     whole = producers(folder, written)
     with (
         mock.patch.object(producer_sums, "MAX_GAPS", most),
-        mock.patch.object(producer_columns, "MAX_GAPS", most),
+        mock.patch.object(producer_sums, "MAX_GAPS", most),
         mock.patch.object(scan_tables, "MAX_GAPS", most),
     ):
         assert producers(folder, written) == whole._replace(gaps=whole.gaps[:most])

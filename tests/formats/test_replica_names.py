@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from replica_audit.formats.dump import replica_names
+from replica_audit.formats.dump import dump_texts
 
 
 @pytest.mark.parametrize(
     "name", ["orders-0", "__consumer_offsets-12", "a.b_c-d-7", "audit-log-3", "kafkaesque-1", "data.orders-0", "test-0", "node_events-2"]
 )
 def test_names_of_replicas(name: str) -> None:
-    found = replica_names.of_folder(name)
+    found = dump_texts.of_folder(name)
     assert found is not None
     assert f"{found.topic}-{found.partition}" == name
 
@@ -26,7 +26,7 @@ def test_names_of_replicas(name: str) -> None:
     ],
 )
 def test_names_that_are_of_something_else_as_well(name: str) -> None:
-    assert replica_names.of_folder(name) is None
+    assert dump_texts.of_folder(name) is None
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_names_that_are_of_something_else_as_well(name: str) -> None:
     ],
 )
 def test_names_of_files(name: str, replica: str | None, base_offset: int | None) -> None:
-    assert (replica_names.of_file(name), replica_names.segment_of_file(name)) == (replica, base_offset)
+    assert (dump_texts.of_file(name), dump_texts.segment_of_file(name)) == (replica, base_offset)

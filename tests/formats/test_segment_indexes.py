@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.formats.indexes import index_check as checks
-from replica_audit.formats.indexes.index_entries import OFFSET_ENTRY, TIME_ENTRY, index_entries
+from replica_audit.formats import indexes as checks
+from replica_audit.formats.indexes import OFFSET_ENTRY, TIME_ENTRY, index_entries
 from replica_audit.formats.native import native_code
 from replica_audit.formats.replicas import segment_reader
 from replica_audit.formats.replicas.segment_reader import scan_file

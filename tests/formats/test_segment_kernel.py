@@ -26,7 +26,7 @@ from replica_audit.formats.native import crc_kernel, native_code, scan_tables, s
 from replica_audit.formats.native.native_code import SegmentScan
 from replica_audit.formats.replicas import segment_reader
 from replica_audit.formats.replicas.segment_reader import scan_file, scan_stream
-from replica_audit.formats.segment import batch_columns, segment_fold, segment_scan
+from replica_audit.formats.segment import segment_fold, segment_scan
 from replica_audit.formats.segment.record_batch import codec_name
 from replica_audit.formats.segment.segment_fold import Scan, SegmentFold
 from replica_audit.formats.segment.segment_scan import scan
@@ -129,9 +129,9 @@ def test_compiled_code_goes_on_where_python_is(tmp_path: Path) -> None:
     for until in (1, 2, 5):
         asked = itertools.count()
         with (
-            mock.patch.object(batch_columns, "_BATCHES", 10),
-            mock.patch.object(batch_columns, "_WINDOWS", 1),
-            mock.patch.object(batch_columns, "_WINDOW", 10_000),
+            mock.patch.object(segment_fold, "_BATCHES", 10),
+            mock.patch.object(segment_fold, "_WINDOWS", 1),
+            mock.patch.object(segment_fold, "_WINDOW", 10_000),
             mock.patch.object(segment_reader, "_STRANGE", 3),
             mock.patch.object(native_code, "scanner", lambda _batches, asked=asked, until=until: native if next(asked) >= until else None),
         ):
@@ -144,9 +144,9 @@ def test_however_many_columns_hold(tmp_path: Path, window: int, windows: int, ba
     content[len(content) // 2] ^= 1
     path = kf.segment(tmp_path, 0, bytes(content), *(kf.batch(100_000 + 2 * i, i // 9, value=bytes(i)) for i in range(60)), b"torn")
     with (
-        mock.patch.object(batch_columns, "_WINDOW", window),
-        mock.patch.object(batch_columns, "_WINDOWS", windows),
-        mock.patch.object(batch_columns, "_BATCHES", batches),
+        mock.patch.object(segment_fold, "_WINDOW", window),
+        mock.patch.object(segment_fold, "_WINDOWS", windows),
+        mock.patch.object(segment_fold, "_BATCHES", batches),
         mock.patch.object(segment_reader, "_FIRST", 1),
         mock.patch.object(segment_reader, "_STRANGE", 1),
     ):

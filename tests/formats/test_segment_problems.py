@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from replica_audit.formats.replicas.replica_reader import scan_of
-from replica_audit.formats.segment.segment_problems import Scanned, scanned
+from replica_audit.formats.segment.segment_scan import Scanned, scanned
 from replica_audit.model import SegmentFile
 from tests.formats import kafka_files as kf
 from tests.support import in_process

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.formats.server_log.events import events
-from replica_audit.formats.server_log.log_layouts import looks_like_server_log
-from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
+from replica_audit.formats.server_log.log_lines import looks_like_server_log
+from replica_audit.protocol.comparison.observed import EventKind, LogEvent
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "clusters"  # only beside the sources
 TIME = "2026-11-21 06:36:15,750"

@@ -9,26 +9,26 @@ import pyarrow as pa
 import pytest
 
 from replica_audit import model
-from replica_audit.formats import shapes
-from replica_audit.formats.shapes import struct_of_value
+from replica_audit.formats import values
+from replica_audit.formats.values import struct_of_value
 from replica_audit.model import CommittedOffset, LoggedVersions
-from replica_audit.protocol.cluster.log_events import LogEvent
+from replica_audit.protocol.comparison.observed import LogEvent
 
 VALUES = [
-    (shapes.RUN, model.BatchRun, ()),
-    (shapes.WINDOW, model.Window, ()),
-    (shapes.PROBLEM, model.Problem, ()),
-    (shapes.SEGMENT_FILE, model.SegmentFile, ()),
-    (shapes.REPLICA_FILES, model.ReplicaFiles, ()),
-    (shapes.ELECTION, model.Election, ()),
-    (shapes.ISR_CHANGE, model.IsrChange, ()),
-    (shapes.MIN_ISR_SETTING, model.MinIsrSetting, ()),
-    (shapes.BROKER_EVENT, model.BrokerEvent, ()),
-    (shapes.PARTITION_METADATA, model.PartitionMetadata, ("topic", "partition")),
-    (shapes.LOG_EVENT, LogEvent, ("topic", "partition", "broker_id")),
-    (shapes.COMMITTED_OFFSET, CommittedOffset, ("topic", "partition")),
-    (shapes.TRANSACTION_STATE, model.TransactionState, ()),
-    (shapes.LOGGED_VERSIONS, LoggedVersions, ()),
+    (values.RUN, model.BatchRun, ()),
+    (values.WINDOW, model.Window, ()),
+    (values.PROBLEM, model.Problem, ()),
+    (values.SEGMENT_FILE, model.SegmentFile, ()),
+    (values.REPLICA_FILES, model.ReplicaFiles, ()),
+    (values.ELECTION, model.Election, ()),
+    (values.ISR_CHANGE, model.IsrChange, ()),
+    (values.MIN_ISR_SETTING, model.MinIsrSetting, ()),
+    (values.BROKER_EVENT, model.BrokerEvent, ()),
+    (values.PARTITION_METADATA, model.PartitionMetadata, ("topic", "partition")),
+    (values.LOG_EVENT, LogEvent, ("topic", "partition", "broker_id")),
+    (values.COMMITTED_OFFSET, CommittedOffset, ("topic", "partition")),
+    (values.TRANSACTION_STATE, model.TransactionState, ()),
+    (values.LOGGED_VERSIONS, LoggedVersions, ()),
 ]
 
 
@@ -40,7 +40,7 @@ def test_a_shape_has_the_fields_of_its_value(shape: pa.StructType, kind: Any, ke
 
 def test_epochs_and_ids_are_int_and_offsets_bigint() -> None:
     """As Kafka has them: int32 and int64."""
-    for shape in (shapes.RUN, shapes.ELECTION, shapes.ISR_CHANGE, shapes.BROKER_EVENT, shapes.PARTITION_METADATA, shapes.LOG_EVENT):
+    for shape in (values.RUN, values.ELECTION, values.ISR_CHANGE, values.BROKER_EVENT, values.PARTITION_METADATA, values.LOG_EVENT):
         for field in shape:
             if field.name.endswith(("offset", "_ms", "_bytes", "count", "watermark", "line")):
                 assert field.type == pa.int64(), field.name

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from replica_audit.formats.segment.shown_key import MOST_CHARACTERS, shown_key
+from replica_audit.formats.segment.records import MOST_CHARACTERS, shown_key
 
 
 @pytest.mark.parametrize(

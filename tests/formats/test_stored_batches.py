@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.formats.replicas.stored_batches import stored_batches
+from replica_audit.formats.replicas.replica_reader import stored_batches
 from replica_audit.formats.segment.segment_scan import read_batches
 from replica_audit.model import BatchHeader, StoredBatch, StoredDamage
 from tests.formats import kafka_files as kf

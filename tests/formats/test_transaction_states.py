@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.formats.coordinator_records.unusable import MAX_PROBLEMS
-from replica_audit.formats.transactions.transaction_states import KIND, transaction_states
+from replica_audit.formats.coordinators.records import MAX_PROBLEMS
+from replica_audit.formats.coordinators.transactions import KIND, transaction_states
 from replica_audit.model import SegmentFile, TransactionState
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf

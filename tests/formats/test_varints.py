@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kafka.record.util import encode_varint
 
 from replica_audit.errors import SegmentError
-from replica_audit.formats.segment.varints import INT_BYTES, LONG_BYTES, unsigned, zigzag
+from replica_audit.formats.segment.record_batch import INT_BYTES, LONG_BYTES, unsigned, zigzag
 
 
 @given(st.integers(-(2**63), 2**63 - 1))

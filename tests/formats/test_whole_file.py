@@ -15,7 +15,7 @@ import pytest
 from replica_audit.collect import CollectRequest, collect
 from replica_audit.errors import UsageError
 from replica_audit.formats.log_dir import names as log_dir
-from replica_audit.formats.log_dir.whole_file import DOCUMENT_LIMIT, LIST_LIMIT, SETTINGS_LIMIT, TooLargeError, limit_of, whole_content
+from replica_audit.formats.log_dir.small_files import DOCUMENT_LIMIT, LIST_LIMIT, SETTINGS_LIMIT, TooLargeError, limit_of, whole_content
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.model import Problem, ReplicaFiles
 from replica_audit.stages.inventory import list_source

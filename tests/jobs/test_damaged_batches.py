@@ -10,7 +10,7 @@ import pytest
 
 from replica_audit import cli
 from replica_audit.config import Settings
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.rows.codes import Protocol
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from tests.scenarios.disks import TOPIC, Cluster, Disk
 from tests.support.engines import differing_tables

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from replica_audit.formats.server_log.events import events
-from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
+from replica_audit.protocol.comparison.observed import EventKind, LogEvent
 from tests.kafka_lab.files import FileBatch, batches, checkpointed_epochs, clipped, epoch_runs, log_start_offset, replica_directories
 from tests.kafka_lab.transactions import STATE_TOPIC
 

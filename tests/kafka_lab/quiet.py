@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from replica_audit.collect import CollectRequest, collect
 from replica_audit.config import Settings
-from replica_audit.protocol.cluster.log_events import EventKind
+from replica_audit.protocol.comparison.observed import EventKind
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.rows.starts import StartOutcome
 from tests.kafka_lab.cluster import Lab

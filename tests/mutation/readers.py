@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from replica_audit.errors import MetadataError
-from replica_audit.formats.collection import collection_manifest
-from replica_audit.formats.collection.collection_manifest import sealed
+from replica_audit.formats.collection import manifest as manifests
+from replica_audit.formats.collection.manifest import sealed
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
-from replica_audit.formats.log_dir.java_properties import properties
-from replica_audit.formats.log_dir.server_properties import server_properties
+from replica_audit.formats.log_dir.server_properties import properties, server_properties
 from tests.mutation.collections import collected_readers
 from tests.mutation.mutators import BINARY
 from tests.mutation.reading import (
@@ -116,8 +115,8 @@ def _manifest() -> bytes:
     log = {"path": "/data/kafka", "folder": "data-0", "directory_id": None, "in_use": True, "segments_bytes": 9, "segments_crc32c": 4}
     log |= {"small_files_bytes": 7, "small_files_crc32c": 5}
     document = {
-        "format": collection_manifest.FORMAT,
-        "version": collection_manifest.VERSION,
+        "format": manifests.FORMAT,
+        "version": manifests.VERSION,
         "broker_id": 1,
         "cluster_id": "c",
         "host": "h",

@@ -13,20 +13,20 @@ from typing import Any, NamedTuple
 
 from replica_audit import config
 from replica_audit.errors import AuditError, ConfigError, DumpLogError, InputError, MetadataError, UsageError
-from replica_audit.files.packed_text import open_text, why_cut
-from replica_audit.formats.collection import collection_manifest
+from replica_audit.files.text_files import open_text, why_cut
+from replica_audit.formats.collection import manifest as manifests
+from replica_audit.formats.coordinators.group_offsets import committed_offsets
 from replica_audit.formats.dump import dump_log
-from replica_audit.formats.dump.dump_scan import scan_section
-from replica_audit.formats.group_offsets.committed_offsets import committed_offsets
+from replica_audit.formats.dump.dump_log import scan_section
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.metadata import cluster_metadata, metadata_log
 from replica_audit.formats.segment.records import UnreadableRecords, read_records
 from replica_audit.formats.segment.segment_scan import read_batches, scan
-from replica_audit.formats.server_log import log_layouts
-from replica_audit.formats.server_log.logged_versions import logged_versions
+from replica_audit.formats.server_log import log_lines
+from replica_audit.formats.server_log.events import logged_versions
 from replica_audit.model import BatchHeader, Damage, LoggedVersions, SegmentFile
-from replica_audit.protocol.cluster.log_events import LogEvent
+from replica_audit.protocol.comparison.observed import LogEvent
 from replica_audit.stages import server_logs
 from replica_audit.storage.cluster import client_properties
 from tests.formats.segment_readers import natively
@@ -164,7 +164,7 @@ def events(path: Path, _content: bytes) -> Outcome:
     with path.open("rb") as stream:
         logged_versions(stream)
         stream.seek(0)
-        log_layouts.looks_like_server_log(stream.read(8192))
+        log_lines.looks_like_server_log(stream.read(8192))
     found = [one for one in server_logs.read_log(path, 1) if not isinstance(one, LoggedVersions)]
     items = [one._replace(text="") for one in found if isinstance(one, LogEvent)]  # of a line whose end is damaged the beginning counts
     return Outcome(items, len(items) < len(found))
@@ -229,7 +229,7 @@ def ends_of_partitions(content: bytes, items: Sequence[Any]) -> list[int]:
 def manifest(_path: Path, content: bytes) -> Outcome:
     """Replicas of a manifest."""
     try:
-        made = collection_manifest.parse(content)
+        made = manifests.parse(content)
     except MetadataError:
         return Outcome((), True)
     return Outcome([replica.directory for one in made.log_dirs for replica in one.replicas], False)

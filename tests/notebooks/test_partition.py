@@ -15,8 +15,7 @@ from replica_audit.formats.segment.segment_scan import read_batches
 from replica_audit.model import BatchHeader
 from replica_audit.notebook.partition import Partition
 from replica_audit.notebook.run import Run
-from replica_audit.protocol.exchange.replay import Protocol
-from replica_audit.rows.codes import Case
+from replica_audit.rows.codes import Case, Protocol
 from tests.collect.collections import collect_cluster
 from tests.notebooks.execution import RUNS, inputs_of
 from tests.notebooks.test_frames import plain

@@ -10,7 +10,7 @@ import pytest
 
 from replica_audit.notebook import scenarios
 from replica_audit.notebook.scenarios import Log, Scenario
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.rows.codes import Protocol
 from tests.notebooks.test_partition import spec_data
 from tests.scenarios.disks import Audited, Cluster, Disk
 

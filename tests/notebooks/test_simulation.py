@@ -9,7 +9,7 @@ import pytest
 from replica_audit import triage
 from replica_audit.errors import UsageError
 from replica_audit.notebook.run import Run
-from replica_audit.protocol.simulation.situation import StartBroker
+from replica_audit.protocol.simulation import StartBroker
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 

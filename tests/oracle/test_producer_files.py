@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica_audit.errors import SegmentError
-from replica_audit.formats.transactions.producer_snapshot import producer_states
-from replica_audit.formats.transactions.transaction_index import ENTRY_BYTES, aborted_transactions
+from replica_audit.formats.producer_files import ENTRY_BYTES, aborted_transactions, producer_states
 from tests.oracle.kafka_classes import Kafka, Refused
 
 pytestmark = pytest.mark.oracle

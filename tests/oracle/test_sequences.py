@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from replica_audit.protocol.transactions.producer_spans import LAST_SEQUENCE, of_batch
-from replica_audit.protocol.transactions.segment_producers import gap_between
+from replica_audit.protocol.transactions.producer_spans import LAST_SEQUENCE, gap_between, of_batch
 from tests.oracle.kafka_classes import Kafka
 
 pytestmark = pytest.mark.oracle

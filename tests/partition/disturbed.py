@@ -29,12 +29,11 @@ from replica_audit.model import (
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition, ReadRecords
 from replica_audit.partition.known.log_directories import OtherCopy
-from replica_audit.protocol.cluster.generation import Generation
-from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
-from replica_audit.protocol.cluster.message_format import MessageFormats
-from replica_audit.protocol.comparison.compare_mode import CompareMode
-from replica_audit.protocol.epochs.runs import joined
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.cluster.versions import Generation, MessageFormats
+from replica_audit.protocol.comparison.content import CompareMode
+from replica_audit.protocol.comparison.observed import EventKind, LogEvent
+from replica_audit.protocol.epochs.epoch_table import joined
+from replica_audit.rows.codes import Protocol
 from replica_audit.stages import partitions
 
 Known = tuple[KnownPartition, ClusterFacts]

@@ -14,12 +14,11 @@ import pytest
 
 from replica_audit.model import CommittedOffset, Election, PartitionMetadata
 from replica_audit.partition.findings.consumers import impact_rows, is_election_open
-from replica_audit.protocol.cluster.leadership import INFERRED, Leadership
-from replica_audit.protocol.cluster.metadata_claims import nothing_known
+from replica_audit.protocol.cluster.leadership import INFERRED, Leadership, nothing_known
 from replica_audit.protocol.cluster.metadata_image import (
     METADATA_LOG,
 )
-from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.commitment import Context
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.history import CONSUMER_IMPACTS

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from replica_audit.config import Settings
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.rows.codes import Protocol
 from tests.formats import kafka_files as kf
 from tests.scenarios.disks import TOPIC, Cluster, Disk
 from tests.support import in_process

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from replica_audit.config import Settings
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.rows.codes import Protocol
 from tests.protocol.logs import Batch
 from tests.scenarios.disks import Audited, Cluster, Disk
 from tests.support import in_process

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.rows.codes import Protocol
 from tests.formats import kafka_files as kf
 from tests.scenarios.disks import TOPIC, Cluster, Disk, Row
 from tests.support import in_process

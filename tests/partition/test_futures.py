@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from replica_audit.config import Settings
-from replica_audit.protocol.cluster.generation import protocol_of_moves
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.cluster.versions import protocol_of_moves
+from replica_audit.rows.codes import Protocol
 from tests.formats import kafka_files
 from tests.protocol import logs
 from tests.support import in_process

@@ -13,13 +13,13 @@ from replica_audit.model import Election, IsrChange, PartitionMetadata
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows
-from replica_audit.protocol.cluster.generation import Generation
 from replica_audit.protocol.cluster.leadership import leadership
 from replica_audit.protocol.cluster.metadata_image import METADATA_LOG
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.cluster.versions import Generation
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.rows import LEADER_EPOCHS, REPLICA_ROLES, Table
 from replica_audit.rows.arrow import type_of
+from replica_audit.rows.codes import Protocol
 from replica_audit.rows.columns import utc
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.pairs import ReplicaVerdict

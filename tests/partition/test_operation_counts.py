@@ -17,7 +17,7 @@ import pytest
 import replica_audit
 from replica_audit.config import Settings
 from replica_audit.local_run import triage
-from replica_audit.protocol.epochs import reconcile
+from replica_audit.protocol.epochs import checkpoint_repair
 from replica_audit.protocol.epochs.epoch_table import epoch_for_offset
 from replica_audit.protocol.epochs.replica_log import LoadedLog, epochs_from_runs
 from tests.formats import kafka_files as kf
@@ -127,5 +127,5 @@ def test_a_quadratic_audit_would_be_found(tmp_path: Path, monkeypatch: pytest.Mo
         table = epochs_from_runs(log.runs)
         return held < log.log_start_offset and epoch_for_offset(table, held) != epoch_for_offset(table, log.log_start_offset)
 
-    monkeypatch.setattr(reconcile, "_ends_below_log_start", made_again)
+    monkeypatch.setattr(checkpoint_repair, "_ends_below_log_start", made_again)
     assert growth(tmp_path, SHAPES["epochs go backward"]) > MOST

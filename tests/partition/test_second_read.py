@@ -10,7 +10,7 @@ import pytest
 from replica_audit.config import Settings
 from replica_audit.formats.replicas import replica_reader
 from replica_audit.model import BatchHeader, BatchRun, SegmentFile
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.rows.codes import Protocol
 from tests.scenarios.disks import Cluster, Disk
 from tests.support import in_process
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment
-from replica_audit.protocol.cluster.metadata_changes import (
+from replica_audit.protocol.cluster.metadata_image import (
     NO_LEADER_CHANGE,
     BrokerFenced,
     BrokerRegistered,
     ConfigSet,
+    MetadataImage,
     MetadataRecord,
     PartitionChanged,
     PartitionSet,
+    Position,
     TopicCreated,
 )
-from replica_audit.protocol.cluster.metadata_image import MetadataImage, Position
 from replica_audit.protocol.comparison.commitment import CommitHistory
 from replica_audit.protocol.exchange.replica import Replica
 from tests.protocol import logs

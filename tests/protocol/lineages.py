@@ -13,8 +13,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from replica_audit.protocol.comparison.pair import Comparison
-from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.rows.codes import Protocol
 from tests.protocol import logs
 
 BROKERS = (1, 2, 3)

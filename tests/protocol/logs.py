@@ -6,16 +6,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from replica_audit.model import BatchHeader, BatchRun, CommittedOffset, Segment
-from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.commitment import Context
 from replica_audit.protocol.comparison.pair import Comparison, Effect
 from replica_audit.protocol.epochs.epoch_table import EpochTable, table
 from replica_audit.protocol.epochs.lineage import history_of_runs
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.exchange.cuts import can_fail_to_append, lies_inside_a_batch, measure_removal
-from replica_audit.protocol.exchange.replay import Protocol, Truncation
-from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.protocol.exchange.replica_state import ReplicaState
-from replica_audit.protocol.exchange.truncation import RULES
+from replica_audit.protocol.exchange.replay import RULES, Truncation
+from replica_audit.protocol.exchange.replica import Replica, ReplicaState
+from replica_audit.rows.codes import Protocol
 
 Pairs = Sequence[tuple[int, int]]
 Batch = tuple[int, int, int]

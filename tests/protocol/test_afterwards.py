@@ -5,14 +5,19 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from replica_audit.protocol.comparison.afterwards import conflicts, differences, ends_with_election, learnt_epochs, restarts_once_failed
-from replica_audit.protocol.comparison.pair import Comparison
+from replica_audit.protocol.comparison.pair import (
+    Comparison,
+    conflicts,
+    differences,
+    ends_with_election,
+    learnt_epochs,
+    restarts_once_failed,
+)
 from replica_audit.protocol.epochs.epoch_table import assign
 from replica_audit.protocol.epochs.lineage import Piece, differ
-from replica_audit.protocol.exchange.replay import Protocol
-from replica_audit.protocol.exchange.truncation import RULES
+from replica_audit.protocol.exchange.replay import RULES
 from replica_audit.protocol.verdict.verdict import Judgement, Verdict, judge
-from replica_audit.rows.codes import Cause
+from replica_audit.rows.codes import Cause, Protocol
 from tests.protocol.lineages import comparisons
 from tests.protocol.logs import compare, replica
 

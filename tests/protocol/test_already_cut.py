@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
-from replica_audit.protocol.comparison.already_cut import Since
-from replica_audit.protocol.comparison.observed import ObservedCut, observe
+from replica_audit.protocol.comparison.copied_earlier import Since
+from replica_audit.protocol.comparison.observed import EventKind, LogEvent, ObservedCut, observe
 
 AT = 1_800_000_000_000  # 2027-01-15 08:00:00 UTC
 DAY = 86_400_000

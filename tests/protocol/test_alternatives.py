@@ -11,9 +11,9 @@ from hypothesis import given
 
 from replica_audit.protocol.exchange import alternatives as alt
 from replica_audit.protocol.exchange.alternatives import epoch_sequence_exchange, high_watermark_epoch, unknown_offset_rounds
-from replica_audit.protocol.exchange.replica_state import ReplicaState
-from replica_audit.protocol.exchange.truncation import RULES as PROTOCOLS
-from replica_audit.protocol.exchange.truncation import high_watermark, kip_101, kip_279, truncate_on_fetch
+from replica_audit.protocol.exchange.replay import RULES as PROTOCOLS
+from replica_audit.protocol.exchange.replay import high_watermark, kip_101, kip_279, truncate_on_fetch
+from replica_audit.protocol.exchange.replica import ReplicaState
 from tests.protocol.lineages import Partition, partitions
 from tests.protocol.logs import Pairs, state
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from replica_audit.model import BatchHeader, Producers
 from replica_audit.protocol.epochs.lineage import Span
-from replica_audit.protocol.salvage.by_transaction import may_have_transactions, records_by_transaction
+from replica_audit.protocol.salvage import may_have_transactions, records_by_transaction
 from replica_audit.protocol.transactions.producer_spans import of_batch
 from replica_audit.rows.pairs import RecordsByTransaction
 from tests.protocol.logs import header

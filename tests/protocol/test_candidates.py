@@ -15,10 +15,10 @@ from replica_audit.protocol.comparison.commitment import Evidence
 from replica_audit.protocol.comparison.pair import Effect
 from replica_audit.protocol.epochs.epoch_table import end_offset_for
 from replica_audit.protocol.epochs.lineage import Span, without
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.exchange.replay import RULES
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.protocol.exchange.truncation import RULES
 from replica_audit.protocol.verdict.verdict import Verdict, judge
+from replica_audit.rows.codes import Protocol
 from tests.protocol.lineages import Partition, partitions
 from tests.protocol.logs import compare, replica
 

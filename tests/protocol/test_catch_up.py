@@ -10,10 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from replica_audit.protocol.comparison.pair import Comparison
-from replica_audit.protocol.exchange.catch_up import FETCH_BYTES
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.exchange.rejoin import FETCH_BYTES
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import Verdict, judge
+from replica_audit.rows.codes import Protocol
 from replica_audit.rows.pairs import WrongCheckpointLine
 from tests.protocol.lineages import Partition, partitions
 from tests.protocol.logs import compare, replica

@@ -11,11 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from replica_audit.model import BrokerEvent, MinIsrSetting
-from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment, release_of
-from replica_audit.protocol.cluster.min_isr import CLUSTER_DEFAULT, values_between
-from replica_audit.protocol.cluster.terms import IsrState, Term
-from replica_audit.protocol.comparison.commitment import CommitHistory, Doubt, Evidence
-from replica_audit.protocol.comparison.committed import by_evidence, lost_commits
+from replica_audit.protocol.cluster.cluster_history import ClusterHistory, IsrState, Moment, Term, release_of
+from replica_audit.protocol.cluster.metadata_image import CLUSTER_DEFAULT, values_between
+from replica_audit.protocol.comparison.commitment import CommitHistory, Doubt, Evidence, by_evidence, lost_commits
 from replica_audit.protocol.epochs.lineage import Span
 from replica_audit.protocol.exchange.replica import Replica
 from tests.protocol.isr_model import BROKERS, World

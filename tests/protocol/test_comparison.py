@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from replica_audit.protocol.comparison.pair import Comparison, Effect, removal_start, still_diverged
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.exchange.replay import high_watermark
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.protocol.exchange.truncation import high_watermark
+from replica_audit.rows.codes import Protocol
 from tests.protocol.logs import compare, replica
 
 UP: dict[str, Any] = {"alive": True}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from replica_audit.protocol.verdict.confirmation import is_resolved
+from replica_audit.protocol.verdict.acknowledgement import is_resolved
 from replica_audit.rows.findings import CheckedPartition, RunFinding
 from tests.support.rows import sparse
 

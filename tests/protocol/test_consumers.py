@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.protocol.consumers.positions import PositionValidation, Validation, validate_position
+from replica_audit.protocol.consumers import PositionValidation, Validation, validate_position
 from replica_audit.protocol.epochs.epoch_table import EMPTY, table
 from tests.protocol.lineages import partitions
 

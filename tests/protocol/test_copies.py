@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from replica_audit.model import PartitionMetadata
-from replica_audit.protocol.cluster.metadata_claims import latest
+from replica_audit.protocol.cluster.leadership import latest
 from replica_audit.protocol.cluster.metadata_image import METADATA_LOG
-from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import Judgement, Verdict, judge
+from replica_audit.rows.codes import Protocol
 from tests.protocol.logs import Batch, compare, replica
 
 UP: dict[str, Any] = {"alive": True}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from replica_audit.model import BatchHeader
 from replica_audit.protocol.epochs.replica_log import truncate_batches
 from replica_audit.protocol.exchange.cuts import Removal, can_fail_to_append, lies_inside_a_batch, measure_removal, records_in
-from replica_audit.protocol.exchange.truncation import high_watermark, truncate_on_fetch
+from replica_audit.protocol.exchange.replay import high_watermark, truncate_on_fetch
 from tests.protocol.lineages import batches
 from tests.protocol.logs import TIME, Batch, header, state
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.formats.replicas.stored_batches import stored_batches
-from replica_audit.protocol.comparison.differing_records import FIRST_ONES, DifferingRecords, differing_records
-from replica_audit.protocol.comparison.record_cursor import RecordPart
+from replica_audit.formats.replicas.replica_reader import stored_batches
+from replica_audit.protocol.comparison.record_cursor import FIRST_ONES, DifferingRecords, RecordPart, differing_records
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf
 from tests.protocol.test_located import Message, bounds, changed, log, messages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replica_audit.model import Election
-from replica_audit.protocol.cluster.elections import Beginning, beginnings, given_up
+from replica_audit.protocol.cluster.cluster_history import Beginning, beginnings, given_up
 from replica_audit.protocol.epochs.lineage import Span
 from replica_audit.protocol.exchange.replica import Replica
 from tests.protocol.logs import replica

@@ -18,10 +18,10 @@ from replica_audit.protocol.epochs.epoch_table import epoch_for_offset, latest_e
 from replica_audit.protocol.epochs.lineage import UNSTAMPED, Span, differences, walked_differences
 from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.epochs.replica_log import LoadedLog, contradiction, load_log
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.exchange.replay import RULES
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.protocol.exchange.truncation import RULES
 from replica_audit.protocol.verdict.verdict import judge
+from replica_audit.rows.codes import Protocol
 from tests.protocol.lineages import BROKERS, Partition, batches, partitions, tables
 from tests.protocol.logs import Batch, compare, run, runs
 

@@ -7,10 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.protocol.epochs.epoch_table import UNDEFINED, EpochEntry
-from replica_audit.protocol.exchange.replay import OffsetOutOfRange, Protocol, Replay, diverging_epoch, follower_step
-from replica_audit.protocol.exchange.replica_state import ReplicaState, restarted, truncated
-from replica_audit.protocol.exchange.truncation import RULES, kip_279, truncate_on_fetch
-from replica_audit.rows.codes import Case, EpochRequest
+from replica_audit.protocol.exchange.replay import (
+    RULES,
+    OffsetOutOfRange,
+    Replay,
+    diverging_epoch,
+    follower_step,
+    kip_279,
+    truncate_on_fetch,
+)
+from replica_audit.protocol.exchange.replica import ReplicaState, restarted, truncated
+from replica_audit.rows.codes import Case, EpochRequest, Protocol
 from tests.protocol.lineages import tables
 from tests.protocol.logs import state
 

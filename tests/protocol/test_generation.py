@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from replica_audit.protocol.cluster.generation import Generation, generation
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.cluster.versions import Generation, generation
+from replica_audit.rows.codes import Protocol
 
 HW, KIP_101, KIP_279, ON_FETCH = Protocol
 

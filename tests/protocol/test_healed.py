@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from replica_audit.protocol.epochs.checkpoint_repair import Undetermined, as_table, corrected
 from replica_audit.protocol.epochs.epoch_table import EpochTable, table
-from replica_audit.protocol.exchange.healed import Rejoin, rejoins
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.exchange.rejoin import Rejoin, rejoins
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.rows.codes import Protocol
 from tests.protocol.lineages import BROKERS, Partition, partitions
 from tests.protocol.logs import Pairs, replica
 

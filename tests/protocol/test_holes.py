@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from replica_audit.protocol.comparison.holes import hole_at
+from replica_audit.protocol.comparison.pair import hole_at
 from replica_audit.protocol.epochs.replica_log import load_log
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import Verdict, judge

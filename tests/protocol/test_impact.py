@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from replica_audit.model import UNDEFINED_EPOCH
-from replica_audit.protocol.consumers.impact import Known, ValidationResult, assess, unknown
+from replica_audit.protocol.consumers import Known, ValidationResult, assess, unknown
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
 from replica_audit.protocol.epochs.lineage import history_with_remote
 from replica_audit.protocol.exchange.replica import Replica

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from replica_audit.model import BrokerEvent, Election, IsrChange
-from replica_audit.protocol.cluster.cluster_history import ClusterHistory
-from replica_audit.protocol.cluster.in_sync import in_sync_since
-from replica_audit.protocol.cluster.metadata_claims import nothing_known
+from replica_audit.protocol.cluster.cluster_history import ClusterHistory, in_sync_since
+from replica_audit.protocol.cluster.leadership import nothing_known
 from replica_audit.protocol.cluster.metadata_image import BrokerState
 
 METADATA = nothing_known("state", 0)

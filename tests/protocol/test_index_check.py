@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replica_audit.model import AbortedTransaction, BatchHeader
-from replica_audit.protocol.transactions.index_check import index_contradictions
+from replica_audit.protocol.transactions.producer_spans import index_contradictions
 from tests.protocol.logs import header
 
 Item = tuple[BatchHeader, bool | None]

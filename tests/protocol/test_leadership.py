@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replica_audit.model import PartitionMetadata
-from replica_audit.protocol.cluster.leadership import leadership
-from replica_audit.protocol.cluster.metadata_claims import nothing_known
+from replica_audit.protocol.cluster.leadership import leadership, nothing_known
 from replica_audit.protocol.cluster.metadata_image import (
     METADATA_LOG,
 )

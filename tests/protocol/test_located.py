@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.formats.replicas.stored_batches import stored_batches
-from replica_audit.protocol.comparison import located
-from replica_audit.protocol.comparison.located import LocatedDifference, MismatchKind, locate
+from replica_audit.formats.replicas.replica_reader import stored_batches
+from replica_audit.protocol.comparison import content
+from replica_audit.protocol.comparison.content import LocatedDifference, MismatchKind, locate
 from replica_audit.protocol.comparison.record_cursor import RecordPart
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf
@@ -163,11 +163,11 @@ def test_beyond_what_is_decoded_it_says_so(folder: Path, monkeypatch: pytest.Mon
     """And a difference that was not looked at is never called harmless."""
     held = [Message(100 + i, b"k", b"v") for i in range(20)]
     leader, follower = log(held, range(0, 20, 2), ["none"]), log(held, range(0, 20, 4), ["none"])
-    monkeypatch.setattr(located, "MOST_RECORDS", 8)
+    monkeypatch.setattr(content, "MOST_RECORDS", 8)
     found = found_in(folder, leader, follower, 100, 120)
     assert (found.kind, found.has_equal_records, found.compared_end_offset) == (MismatchKind.NOT_READ, False, 108)
     assert found.unread is not None and "8 records" in found.unread
-    monkeypatch.setattr(located, "MOST_RECORDS", 20)
+    monkeypatch.setattr(content, "MOST_RECORDS", 20)
     assert found_in(folder, leader, follower, 100, 120).has_equal_records
 
 
@@ -175,7 +175,7 @@ def test_equal_batches_between_are_not_decoded(folder: Path, monkeypatch: pytest
     held = [Message(100 + i, b"k", b"v") for i in range(200)]
     leader = log(held, range(0, 200, 2), ["none"])
     follower = [*leader[:1], *log(held[2:4], [0, 1], ["none"]), *leader[2:90], *log(held[180:184], [0], ["none"]), *leader[92:]]
-    monkeypatch.setattr(located, "MOST_RECORDS", 6)
+    monkeypatch.setattr(content, "MOST_RECORDS", 6)
     found = found_in(folder, leader, follower, 102, 300)
     assert (found.kind, found.compared_end_offset, found.has_equal_records) == (MismatchKind.OTHER_BATCHING, 300, True)
 

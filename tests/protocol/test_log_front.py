@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica_audit.protocol.epochs.epoch_table import EMPTY, EpochTable, table
-from replica_audit.protocol.epochs.log_front import deleted_until, known_start
-from replica_audit.protocol.epochs.replica_log import LoadedLog, load_log
+from replica_audit.protocol.epochs.replica_log import LoadedLog, deleted_until, known_start, load_log
 from tests.protocol.logs import Batch, segment
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.protocol.comparison.log_matching import agree_again
+from replica_audit.protocol.comparison.pair import agree_again
 from replica_audit.protocol.epochs.lineage import first_difference
 from replica_audit.protocol.exchange.replica import Replica
 from tests.protocol.lineages import BROKERS, moments

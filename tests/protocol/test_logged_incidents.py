@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from replica_audit.formats.server_log.events import events
-from replica_audit.protocol.verdict.logged_incidents import IncidentKind, incidents
+from replica_audit.protocol.verdict.partition_findings import IncidentKind, incidents
 
 BELOW = "WARN [UnifiedLog partition=a-0, dir=/d] Truncating a-0 to offset 10 below high watermark 30 (x)"
 FELL = (

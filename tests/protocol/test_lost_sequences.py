@@ -8,7 +8,7 @@ import pytest
 
 from replica_audit.formats.segment.producer_sums import ProducerSums
 from replica_audit.model import BatchHeader, Producers
-from replica_audit.protocol.transactions.lost_sequences import EXPIRATION_MS, GapDoubt, LogOfProducers, LostSequences, lost_sequences
+from replica_audit.protocol.transactions.open_transactions import EXPIRATION_MS, GapDoubt, LogOfProducers, LostSequences, lost_sequences
 
 TIME = 1_700_000_000_000
 LAST = (1 << 31) - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replica_audit.protocol.cluster.message_format import message_formats
+from replica_audit.protocol.cluster.versions import message_formats
 
 
 @pytest.mark.parametrize(

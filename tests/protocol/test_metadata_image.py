@@ -15,21 +15,25 @@ from hypothesis import strategies as st
 
 from replica_audit.formats.metadata.metadata_records import decode
 from replica_audit.model import PartitionMetadata
-from replica_audit.protocol.cluster.metadata_changes import (
+from replica_audit.protocol.cluster.leadership import latest, nothing_known
+from replica_audit.protocol.cluster.metadata_image import (
+    METADATA_LOG,
+    METADATA_VERSION,
     NO_LEADER_CHANGE,
     BrokerFenced,
     BrokerRegistered,
     BrokerStops,
     ConfigSet,
+    ElectionKind,
     ElrCleared,
     FeatureSet,
+    MetadataImage,
     MetadataRecord,
+    Position,
     TopicCreated,
     TopicRemoved,
+    values_between,
 )
-from replica_audit.protocol.cluster.metadata_claims import latest, nothing_known
-from replica_audit.protocol.cluster.metadata_image import METADATA_LOG, METADATA_VERSION, ElectionKind, MetadataImage, Position
-from replica_audit.protocol.cluster.min_isr import values_between
 from tests.formats import metadata_files as mf
 
 T, OTHER = "Qp6JWkXMQF-e2A5xW3-mBQ", "FwQ8J6cySmadJADoS7lKRg"

@@ -21,11 +21,10 @@ from hypothesis import strategies as st
 
 from replica_audit.config import Settings
 from replica_audit.formats.server_log.events import events
-from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
-from replica_audit.protocol.comparison.observed import ObservedCut, ObservedTruncation, agrees, observe
-from replica_audit.protocol.exchange.replay import Protocol, Step, Truncation
-from replica_audit.protocol.exchange.replica_state import ReplicaState
-from replica_audit.rows.codes import EpochRequest, FallsBack
+from replica_audit.protocol.comparison.observed import EventKind, LogEvent, ObservedCut, ObservedTruncation, agrees, observe
+from replica_audit.protocol.exchange.replay import Step, Truncation
+from replica_audit.protocol.exchange.replica import ReplicaState
+from replica_audit.rows.codes import EpochRequest, FallsBack, Protocol
 from replica_audit.rows.pairs import ContradictingLine, HighWatermarkFallback
 from tests.support import in_process
 

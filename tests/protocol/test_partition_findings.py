@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from replica_audit.model import Election, PartitionMetadata
-from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.commitment import Context
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.partition_findings import (
     CLOCKS_DIFFER_MS,

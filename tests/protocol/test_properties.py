@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.protocol.comparison.pair import Comparison, removal_start
-from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict, judge
+from replica_audit.rows.codes import Protocol
 from tests.protocol.lineages import Partition, comparisons, held, partitions
 from tests.protocol.logs import compare, replica
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.model import Segment
+from replica_audit.protocol.epochs.checkpoint_repair import EpochDifference, ReconciledEpoch, reconcile
 from replica_audit.protocol.epochs.epoch_table import table, truncate_from_end
-from replica_audit.protocol.epochs.reconcile import EpochDifference, ReconciledEpoch, reconcile
 from replica_audit.protocol.epochs.replica_log import load_log
 from tests.protocol.lineages import batches, tables
 from tests.protocol.logs import Batch, Pairs, segment

@@ -5,8 +5,18 @@ from __future__ import annotations
 import pytest
 
 from replica_audit.model import BatchHeader
-from replica_audit.protocol.salvage.replay_choice import KeptBack, LeadersKey, OnLeader, TransactionOutcome, is_newer, kept_back
-from replica_audit.protocol.salvage.transaction_ends import UNKNOWN_OFFSET, EarlierStarts, TransactionEnds, TransactionSpan
+from replica_audit.protocol.salvage import (
+    UNKNOWN_OFFSET,
+    EarlierStarts,
+    KeptBack,
+    LeadersKey,
+    OnLeader,
+    TransactionEnds,
+    TransactionOutcome,
+    TransactionSpan,
+    is_newer,
+    kept_back,
+)
 
 OPEN, COMMITTED, ABORTED, NONE = (TransactionOutcome(name) for name in ("open", "committed", "aborted", "none"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replica_audit.model import BatchRun, Segment
-from replica_audit.protocol.comparison.signs_of_cleaning import shows_cleaning
+from replica_audit.protocol.comparison.compaction import shows_cleaning
 
 
 def segment(base: int, *runs: tuple[int, int, int], lacking: int = 0) -> Segment:

@@ -9,15 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.protocol.comparison.commitment import Evidence
-from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.commitment import Context, Evidence
 from replica_audit.protocol.epochs.epoch_table import table
 from replica_audit.protocol.epochs.lineage import Span
-from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.protocol.simulation.orders import orders
-from replica_audit.protocol.simulation.simulate import Simulation, simulate
-from replica_audit.protocol.simulation.situation import (
+from replica_audit.protocol.simulation import (
     NOBODY,
     Action,
     Elect,
@@ -25,10 +21,14 @@ from replica_audit.protocol.simulation.situation import (
     NotDone,
     ReplaceCheckpoint,
     RestoreCopy,
+    Simulation,
     Situation,
     StartBroker,
     StopBroker,
+    orders,
+    simulate,
 )
+from replica_audit.rows.codes import Protocol
 from tests.protocol.lineages import BROKERS, Partition, held, partitions
 from tests.protocol.logs import replica
 

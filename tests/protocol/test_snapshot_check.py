@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replica_audit.model import Producers, ProducerState
-from replica_audit.protocol.transactions.snapshot_check import contradictions
+from replica_audit.protocol.transactions.producer_spans import contradictions
 from tests.protocol.test_lost_sequences import producers
 
 # producer 7 wrote sequences 0 to 6 at offsets 0 to 4 and 7, 8; producer 8 sequences 0, 1 at 5, 6

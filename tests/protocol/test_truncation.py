@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 
 from replica_audit.protocol.epochs.replica_log import truncate_batches
-from replica_audit.protocol.exchange.replay import Protocol, Truncation
-from replica_audit.protocol.exchange.replica_state import ReplicaState
-from replica_audit.protocol.exchange.truncation import RULES, high_watermark, kip_101, kip_279, truncate_on_fetch
-from replica_audit.rows.codes import EpochRequest
+from replica_audit.protocol.exchange.replay import RULES, Truncation, high_watermark, kip_101, kip_279, truncate_on_fetch
+from replica_audit.protocol.exchange.replica import ReplicaState
+from replica_audit.rows.codes import EpochRequest, Protocol
 from tests.protocol import logs
 from tests.protocol.lineages import Partition, partitions
 from tests.protocol.logs import state

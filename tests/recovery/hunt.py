@@ -20,10 +20,10 @@ from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.local_run import triage
 from replica_audit.past.recovery import recovery_facts
 from replica_audit.past.run import PastRun
-from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.recovery.invariants import PlanDefectError
 from replica_audit.recovery.plan import plan_of
 from replica_audit.recovery.steps import Action, Copy, CorrectFile, Elect, GroupPolicy, Plan, PutBack, StartBroker, StopBroker, TakeOut
+from replica_audit.rows.codes import Protocol
 from tests.formats import kafka_files as kf
 from tests.scenarios.disks import TOPIC, VERSIONS, Cluster, Disk, Version
 

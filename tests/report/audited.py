@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from replica_audit.partition.pairs.decided_columns import differing_offsets, mismatch_column
 from replica_audit.partition.pairs.exchange_columns import learnt_epochs_column, rounds
-from replica_audit.protocol.comparison.afterwards import conflicts, differences, ends_with_election, restarts_once_failed
-from replica_audit.protocol.comparison.pair import Comparison, Effect, catches_up, removal_start, still_diverged
+from replica_audit.protocol.comparison.pair import (
+    Comparison,
+    Effect,
+    catches_up,
+    conflicts,
+    differences,
+    ends_with_election,
+    removal_start,
+    restarts_once_failed,
+    still_diverged,
+)
 from replica_audit.protocol.exchange.cuts import can_fail_to_append
-from replica_audit.protocol.exchange.replay import Truncation
+from replica_audit.protocol.exchange.replay import RULES, Truncation
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.protocol.exchange.truncation import RULES
 from replica_audit.protocol.verdict.verdict import Judgement, Verdict, judge
 from replica_audit.rows.encoding import as_dict, row_of
 

@@ -11,9 +11,7 @@ import pandas as pd
 import pytest
 
 from replica_audit.notebook import charts
-from replica_audit.protocol.exchange.replay import Protocol
-from replica_audit.protocol.verdict.logged_incidents import IncidentKind
-from replica_audit.protocol.verdict.partition_findings import PartitionCode
+from replica_audit.protocol.verdict.partition_findings import IncidentKind, PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
 from replica_audit.report.advice import remedies
 from replica_audit.report.facts.assessment import CODES_BY_LOSS, VERDICTS_BY_LOSS
@@ -28,7 +26,7 @@ from replica_audit.report.text import plain_text as summary_text
 from replica_audit.report.text.explanation_text import render
 from replica_audit.report.text.json_report import finding_json
 from replica_audit.rows import REPLICA_VERDICTS, TRUNCATION_POINTS
-from replica_audit.rows.codes import Case, Cause, EpochRequest, FallsBack, OutOfRange
+from replica_audit.rows.codes import Case, Cause, EpochRequest, FallsBack, OutOfRange, Protocol
 from replica_audit.rows.findings import RunFinding
 from tests.page.runs import cluster, finding, page_data
 from tests.protocol.logs import compare, replica

@@ -9,11 +9,10 @@ from hypothesis import given
 
 from replica_audit.partition.pairs.exchange_columns import rounds
 from replica_audit.protocol.comparison.pair import Comparison
-from replica_audit.protocol.exchange.replay import Protocol, Truncation
-from replica_audit.protocol.exchange.replica_state import ReplicaState
-from replica_audit.protocol.exchange.truncation import RULES
+from replica_audit.protocol.exchange.replay import RULES, Truncation
+from replica_audit.protocol.exchange.replica import ReplicaState
 from replica_audit.report.facts.explanation import Exchange, exchange
-from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange
+from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange, Protocol
 from replica_audit.rows.encoding import as_dict, row_of
 from replica_audit.rows.pairs import TruncationPoint
 from tests.protocol.lineages import comparisons

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 
 from replica_audit.protocol.comparison.pair import Comparison
-from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.advice import remedies
 from replica_audit.report.facts.explanation import Explanation, explain
 from replica_audit.report.facts.question import Question
 from replica_audit.report.text.explanation_text import SECTIONS, render
+from replica_audit.rows.codes import Protocol
 from tests.protocol.lineages import comparisons
 from tests.protocol.logs import compare, replica
 from tests.report.audited import KEYS, Row, TablesInMemory, tables_of

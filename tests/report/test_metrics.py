@@ -19,7 +19,7 @@ from replica_audit.config import Settings
 from replica_audit.local_run import triage
 from replica_audit.past.metrics import run_metrics
 from replica_audit.past.run import PastRun
-from replica_audit.protocol.verdict.confirmation import Status
+from replica_audit.protocol.verdict.acknowledgement import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.facts.run_report import OldestCapture

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from replica_audit import cli, open_warehouse
+from replica_audit.protocol.exchange import replay
 from replica_audit.protocol.exchange import replay as exchange
-from replica_audit.protocol.exchange import truncation
 from replica_audit.report.facts.explanation import Explained, explain
 from replica_audit.report.facts.question import Question
 from replica_audit.report.text.exchange_text import NOT_RECORDED
@@ -56,7 +56,7 @@ def test_every_partition_is_explained_without_a_replay(
 ) -> None:
     for name in ("follower_step", "diverging_epoch", "truncated"):
         monkeypatch.delattr(exchange, name)
-    monkeypatch.setattr(truncation, "RULES", {})
+    monkeypatch.setattr(replay, "RULES", {})
     said = words(warehouse, topic, partition)
     assert said.count(NOT_RECORDED) == 1, "in one line, once for the one follower"
     assert "What to do" in said

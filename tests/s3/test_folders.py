@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from replica_audit.files.object_store import folded
-from replica_audit.files.stored_object import StoreError, told_plainly
+from replica_audit.files.object_store import StoreError, folded, told_plainly
 
 
 def a_file(path: str, size: int = 1) -> fs.FileInfo:

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replica_audit.formats.salvage.console_lines import ConsoleRecord, parsed
-from replica_audit.formats.salvage.encoded_lines import decoded_line
+from replica_audit.formats.salvage.saved_file import ConsoleRecord, decoded_line, parsed
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf
 from tests.salvage.made import FOLLOWER, LEADER, audited, lines, replica, rows, saved, with_epoch

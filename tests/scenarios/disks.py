@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from replica_audit.config import Settings
 from replica_audit.formats.log_dir import names as log_dir
-from replica_audit.protocol.exchange.replay import Protocol
-from replica_audit.protocol.exchange.replica_state import ReplicaState
+from replica_audit.protocol.exchange.replica import ReplicaState
+from replica_audit.rows.codes import Protocol
 from tests.formats import kafka_files as kf
 from tests.protocol import logs
 from tests.support import in_process

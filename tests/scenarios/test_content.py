@@ -10,7 +10,7 @@ import pytest
 from replica_audit import cli
 from replica_audit.config import Settings
 from replica_audit.partition.pairs import content
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.rows.codes import Protocol
 from tests.formats import kafka_files as kf
 from tests.scenarios.disks import TOPIC, Audited, Cluster, Disk, Row
 from tests.support import in_process
@@ -269,7 +269,7 @@ class TestEveryRecord:
         assert (row["verdict"], row["differing_records"], found) == ("identical", None, [])
 
     def test_a_log_of_more_records_than_content_looks_at_is_read_to_its_end(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("replica_audit.protocol.comparison.located.MOST_RECORDS", 6)
+        monkeypatch.setattr("replica_audit.protocol.comparison.content.MOST_RECORDS", 6)
         split = [kf.batch(5, 1, deltas=range(2)), kf.batch(7, 1, deltas=range(3), timestamp=1_002)]
         batches = (kf.batch(0, 1, deltas=range(5)), *split, kf.batch(10, 2, deltas=range(2), value=b"other"))
         row, _found = self._rows(tmp_path, *batches)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.rows.codes import Protocol
 from tests.scenarios.disks import Audited, Cluster, Disk
 
 EARLIER = [(1, 0, 4), (2, 5, 9)]

@@ -21,9 +21,8 @@ from replica_audit.protocol.epochs.epoch_table import (
     truncate_from_end,
     truncate_from_start,
 )
-from replica_audit.protocol.exchange.replay import Protocol
-from replica_audit.protocol.exchange.truncation import high_watermark, kip_101
-from replica_audit.rows.codes import EpochRequest
+from replica_audit.protocol.exchange.replay import high_watermark, kip_101
+from replica_audit.rows.codes import EpochRequest, Protocol
 from tests.formats import kafka_files as kf
 from tests.protocol.logs import Pairs, state
 from tests.scenarios.disks import Cluster, Disk

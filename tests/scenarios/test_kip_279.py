@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from replica_audit.protocol.exchange import alternatives as alt
-from replica_audit.protocol.exchange.replay import Protocol
-from replica_audit.protocol.exchange.truncation import RULES, kip_101, kip_279
+from replica_audit.protocol.exchange.replay import RULES, kip_101, kip_279
+from replica_audit.rows.codes import Protocol
 from tests.protocol.logs import Batch, Pairs
 from tests.scenarios.disks import Audited, Cluster, Disk, Version
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.protocol.cluster.fencing import Belief, FencingError, ReplicaStanding, Standing, fetch_error, standings
-from replica_audit.protocol.consumers.positions import Validation, validate_position
+from replica_audit.protocol.consumers import Validation, validate_position
 from replica_audit.protocol.epochs.epoch_table import EpochTable, table
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.rows.codes import Protocol
 from tests.protocol.lineages import tables
 from tests.scenarios.disks import Cluster, Disk
 

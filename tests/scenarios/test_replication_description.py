@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from replica_audit.protocol.epochs.epoch_table import end_offset_for, table
-from replica_audit.protocol.exchange.replay import OffsetOutOfRange, Protocol, diverging_epoch
-from replica_audit.protocol.exchange.truncation import kip_279, truncate_on_fetch
+from replica_audit.protocol.exchange.replay import OffsetOutOfRange, diverging_epoch, kip_279, truncate_on_fetch
+from replica_audit.rows.codes import Protocol
 from tests.protocol.logs import Batch, Pairs, state
 from tests.scenarios.disks import Audited, Cluster, Disk
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from replica_audit.protocol.epochs.epoch_table import end_offset_for, table
-from replica_audit.protocol.exchange.replay import Protocol
-from replica_audit.protocol.exchange.truncation import high_watermark
+from replica_audit.protocol.exchange.replay import high_watermark
+from replica_audit.rows.codes import Protocol
 from tests.formats import kafka_files as kf
 from tests.protocol import logs
 from tests.scenarios.disks import Cluster, Disk

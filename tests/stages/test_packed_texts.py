@@ -14,7 +14,7 @@ import pytest
 
 from replica_audit.engine import spark as spark_stages
 from replica_audit.engine.spark import inventory, segments, source_rows
-from replica_audit.protocol.comparison.compare_mode import CompareMode
+from replica_audit.protocol.comparison.content import CompareMode
 from replica_audit.stages.inventory import list_source
 from replica_audit.stages.segments import scan_segments
 from tests.formats import packed_dumps

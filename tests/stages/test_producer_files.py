@@ -142,7 +142,7 @@ def test_a_changed_snapshot_of_a_real_broker_does(tmp_path: Path) -> None:
     """The same files with the sequence of each producer one higher."""
     from shutil import copytree
 
-    from replica_audit.formats.transactions.producer_snapshot import producer_states
+    from replica_audit.formats.producer_files import producer_states
 
     root = copytree(REAL[0], tmp_path / "copy", copy_function=_copied)
     changed = 0

@@ -16,7 +16,7 @@ from replica_audit import cli
 from replica_audit.config import Settings
 from replica_audit.engine import local_records
 from replica_audit.engine.local_records import Buckets
-from replica_audit.formats.segment.hashed_records import ROW, key_hash
+from replica_audit.formats.segment.records import ROW, key_hash
 from replica_audit.stages import records as stage
 from tests.collect.collections import collect_cluster
 from tests.formats import kafka_files as kf

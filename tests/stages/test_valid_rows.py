@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.formats.shapes import INVENTORY, SEGMENTS
+from replica_audit.formats.values import INVENTORY, SEGMENTS
 from replica_audit.rows import TABLES, AuditedPartition
 from replica_audit.rows.columns import all_pass, checker, in_python
 from replica_audit.rows.replicas import ReplicaLog

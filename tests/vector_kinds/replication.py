@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from replica_audit.protocol.consumers.positions import validate_position
+from replica_audit.protocol.consumers import validate_position
 from replica_audit.protocol.epochs.epoch_table import UNDEFINED, EpochEntry, table
 from replica_audit.protocol.exchange import replay as tr
-from replica_audit.protocol.exchange.replica_state import ReplicaState
-from replica_audit.protocol.exchange.truncation import RULES
-from replica_audit.rows.codes import EpochRequest
+from replica_audit.protocol.exchange.replay import RULES
+from replica_audit.protocol.exchange.replica import ReplicaState
+from replica_audit.rows.codes import EpochRequest, Protocol
 
 Row = dict[str, Any]
 
@@ -64,10 +64,10 @@ def _round(step: tr.Step) -> Row:
 
 def truncation(row: Row, _folder: Path) -> None:
     expect = row["expect"]
-    protocol = tr.Protocol(row["protocol"])
+    protocol = Protocol(row["protocol"])
     result = RULES[protocol](state(row["leader"]), state(row["follower"]))
     rounds = [_round(step) for step in result.steps]
-    with_complete = protocol in (tr.Protocol.KIP_279, tr.Protocol.TRUNCATE_ON_FETCH)
+    with_complete = protocol in (Protocol.KIP_279, Protocol.TRUNCATE_ON_FETCH)
     cuts: list[Any] = [[offset, complete] if with_complete else offset for offset, complete in result.cuts]
     if result.restart_offset is not None:
         cuts.append(["full", result.restart_offset])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.commitment import Context
 from replica_audit.protocol.comparison.pair import Comparison, Effect
 from replica_audit.protocol.epochs import lineage
 from replica_audit.protocol.epochs.epoch_table import table
 from replica_audit.protocol.epochs.replica_log import LoadedLog
+from replica_audit.protocol.exchange.replay import truncate_on_fetch
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.protocol.exchange.truncation import truncate_on_fetch
 from replica_audit.protocol.verdict.verdict import judge
 
 Row = dict[str, Any]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from replica_audit.errors import MetadataError
 from replica_audit.formats.collection.broker_folder import CollectedLogDir, log_dirs_of
-from replica_audit.formats.collection.collection_manifest import Manifest, utc_text
+from replica_audit.formats.collection.manifest import Manifest, utc_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

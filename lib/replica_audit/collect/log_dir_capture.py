@@ -36,7 +36,8 @@ from replica_audit.collect.taking_over import TakingOver
 from replica_audit.errors import InputError
 from replica_audit.files.locations import entries
 from replica_audit.files.opened import open_descriptor, open_folder
-from replica_audit.formats.collection.collection_manifest import (
+from replica_audit.formats.collection.broker_folder import BATCHES_FOLDER
+from replica_audit.formats.collection.manifest import (
     SEGMENTS_FILE,
     SMALL_FILES_FILE,
     CapturedLogDir,
@@ -44,11 +45,10 @@ from replica_audit.formats.collection.collection_manifest import (
     Unread,
     file_digest,
 )
-from replica_audit.formats.collection.missing_files import BATCHES_FOLDER
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
-from replica_audit.formats.log_dir.broker_lock import LOCK, is_locked
-from replica_audit.formats.log_dir.whole_file import TooLargeError, whole_content
+from replica_audit.formats.log_dir.server_properties import LOCK, is_locked
+from replica_audit.formats.log_dir.small_files import TooLargeError, whole_content
 
 _LARGEST_LOG = 2**31  # bytes; FileRecords opens no larger file
 _BESIDE_METADATA = ("quorum-state",)

@@ -9,7 +9,7 @@ from pathlib import Path
 from replica_audit.errors import CheckpointError
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
-from replica_audit.formats.log_dir.whole_file import whole_content
+from replica_audit.formats.log_dir.small_files import whole_content
 
 FILES = {
     "high_watermark": log_dir.HIGH_WATERMARKS,

@@ -10,11 +10,11 @@ from pathlib import Path
 from replica_audit.collect.request import CollectRequest
 from replica_audit.errors import InputError, MetadataError, UsageError
 from replica_audit.files.opened import confine, release
-from replica_audit.formats.collection.collection_manifest import Unread
+from replica_audit.formats.collection.manifest import Unread
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.server_properties import ServerProperties, server_properties
-from replica_audit.formats.log_dir.whole_file import SETTINGS_LIMIT, whole_content
+from replica_audit.formats.log_dir.small_files import SETTINGS_LIMIT, whole_content
 
 _EMPTY = f"is empty, as where its disk is not mounted: a broker has {log_dir.META_PROPERTIES} in each of its log directories"
 

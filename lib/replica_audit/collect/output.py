@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from replica_audit.collect.kept_collection import KeptCollection, kept_of, unread_paths
 from replica_audit.errors import MetadataError, OutputError, UsageError
-from replica_audit.formats.collection.collection_manifest import MANIFEST, Manifest, content, read
+from replica_audit.formats.collection.manifest import MANIFEST, Manifest, content, read
 from replica_audit.formats.log_dir.names import kept_name, unfinished_name
 from replica_audit.own_folder import MARKER, empty, open_own, refuse_foreign, refuse_shared, remove_own
 

@@ -15,7 +15,7 @@ from replica_audit.collect.previous_rows import PreviousRows
 from replica_audit.collect.reading_code import reading_code
 from replica_audit.errors import MetadataError, UsageError
 from replica_audit.formats.collection.broker_folder import CollectedLogDir
-from replica_audit.formats.collection.collection_manifest import MANIFEST, CapturedLogDir, Manifest, read
+from replica_audit.formats.collection.manifest import MANIFEST, CapturedLogDir, Manifest, read
 
 _ALL_IS_READ = "every segment is read"
 

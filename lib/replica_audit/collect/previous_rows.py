@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from replica_audit.collect.file_identity import FileIdentity
 from replica_audit.files.locations import opened
-from replica_audit.formats.collection.broker_folder import CollectedLogDir
+from replica_audit.formats.collection.broker_folder import CollectedLogDir, index_path
 from replica_audit.formats.collection.collected_rows import (
     ROWS,
     ForgedError,
@@ -25,7 +25,6 @@ from replica_audit.formats.collection.collected_rows import (
     told,
     unpacked,
 )
-from replica_audit.formats.collection.missing_files import index_path
 
 _KEYS = ["capture", "directory"]
 _LOOKED_AT = ["name", "base_offset", "swap", "size_bytes", "batch_count", "index_bytes", "damaged", "failed", "problems"]

@@ -24,10 +24,10 @@ from replica_audit.collect.segment_capture import ChangedError, Listed, Read
 from replica_audit.collect.segment_rows import SegmentRows
 from replica_audit.errors import CheckpointError
 from replica_audit.files.opened import LinkOutsideError, NotAFileError, open_folder, open_in
-from replica_audit.formats.collection.collection_manifest import Unread
+from replica_audit.formats.collection.manifest import Unread
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
-from replica_audit.formats.log_dir.whole_file import TooLargeError, limit_of
+from replica_audit.formats.log_dir.small_files import TooLargeError, limit_of
 from replica_audit.model import SegmentFile
 
 _ROUNDS = 6

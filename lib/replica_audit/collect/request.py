@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from replica_audit.collect.kept_collection import KeptCollection
-from replica_audit.formats.collection.collection_manifest import Manifest, Unread, utc_text
+from replica_audit.formats.collection.manifest import Manifest, Unread, utc_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,8 @@ import pyarrow.parquet as pq
 
 from replica_audit.collect.file_identity import FileIdentity
 from replica_audit.collect.output import abandon, writing
-from replica_audit.formats.collection.collected_rows import ROWS
-from replica_audit.formats.collection.small_files_file import SMALL_FILE_ROWS
-from replica_audit.formats.segment.segment_problems import Scanned
+from replica_audit.formats.collection.collected_rows import ROWS, SMALL_FILE_ROWS
+from replica_audit.formats.segment.segment_scan import Scanned
 from replica_audit.formats.values import producers_row
 
 T = TypeVar("T")

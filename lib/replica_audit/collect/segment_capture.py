@@ -18,12 +18,11 @@ from replica_audit.collect.output import abandon, writing
 from replica_audit.collect.pace import Pace
 from replica_audit.collect.segment_reading import LiveSegmentReader
 from replica_audit.files.opened import LinkOutsideError, NotAFileError, open_in
-from replica_audit.formats.indexes.index_check import IndexCheck, index_check, reader_of
+from replica_audit.formats.indexes import IndexCheck, index_check, reader_of
 from replica_audit.formats.replicas.segment_reader import Index
 from replica_audit.formats.segment.batch_index import BatchIndexWriter
 from replica_audit.formats.segment.segment_fold import Scan
-from replica_audit.formats.segment.segment_problems import Scanned, scanned
-from replica_audit.formats.segment.segment_scan import TAILS
+from replica_audit.formats.segment.segment_scan import TAILS, Scanned, scanned
 from replica_audit.model import BatchHeader, SegmentFile
 
 _PAUSES = (0.05, 0.2, 0.5)

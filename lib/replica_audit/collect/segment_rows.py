@@ -11,7 +11,7 @@ from replica_audit.collect.output import Output, writing
 from replica_audit.collect.rows_file import SegmentFacts, row_content
 from replica_audit.collect.segment_capture import Listed, Read, SegmentCapture
 from replica_audit.collect.taking_over import TakenOver, TakingOver
-from replica_audit.formats.collection.missing_files import index_path
+from replica_audit.formats.collection.broker_folder import index_path
 
 
 class SegmentRow(NamedTuple):

@@ -30,7 +30,7 @@ from replica_audit.collect.request import CollectRequest, CollectResult
 from replica_audit.collect.scrub import Scrub
 from replica_audit.collect.segment_reading import LiveSegmentReader
 from replica_audit.errors import UsageError
-from replica_audit.formats.collection.collection_manifest import Manifest
+from replica_audit.formats.collection.manifest import Manifest
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.program import VERSION
 from replica_audit.progress import Progress, Stage, TellsEvent

@@ -19,17 +19,16 @@ import pyarrow.compute as pc
 from replica_audit.config import Settings
 from replica_audit.engine.local_records import keys_of
 from replica_audit.engine.second_process import both
-from replica_audit.files.kept_text import KeptText
 from replica_audit.files.locations import SCHEMES
+from replica_audit.files.text_files import KeptText
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
-from replica_audit.formats.shapes import INVENTORY, SEGMENTS, TRANSACTIONS
-from replica_audit.formats.values import Row, log_directory, metadata_copy
+from replica_audit.formats.values import INVENTORY, SEGMENTS, TRANSACTIONS, Row, log_directory, metadata_copy
 from replica_audit.garbage import uncollected
 from replica_audit.model import LogDirectory, LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
 from replica_audit.progress import Stage
-from replica_audit.protocol.comparison.compare_mode import CompareMode
+from replica_audit.protocol.comparison.content import CompareMode
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.rows import INPUT_ERRORS
 from replica_audit.rows.arrow import AUDITED

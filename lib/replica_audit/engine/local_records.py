@@ -13,7 +13,7 @@ from types import TracebackType
 
 import numpy as np
 
-from replica_audit.formats.segment.hashed_records import ROW, Rows
+from replica_audit.formats.segment.records import ROW, Rows
 from replica_audit.formats.values import Row, unread_row
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.rows.encoding import as_dict

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from replica_audit.files.locations import located
-from replica_audit.formats.replicas.batch_range import files_in_log
 from replica_audit.formats.replicas.broker_files import replicas_of
+from replica_audit.formats.replicas.replica_reader import files_in_log
 from replica_audit.formats.values import segment_file
 from replica_audit.model import CANNOT_READ, Problem, ReplicaFiles, SegmentFile
 from replica_audit.stages.segments import collected_scans

@@ -17,11 +17,10 @@ from pyspark.sql import functions as F
 from replica_audit.engine.arrow import frame_of, map_files, spark_schema
 from replica_audit.engine.spreading import spread
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from replica_audit.formats.shapes import COMMITS, INVENTORY, SEGMENTS, TRANSACTIONS
-from replica_audit.formats.values import Row, log_directory, metadata_copy
+from replica_audit.formats.values import COMMITS, INVENTORY, SEGMENTS, TRANSACTIONS, Row, log_directory, metadata_copy
 from replica_audit.model import LogDirectory, LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.protocol.comparison.compare_mode import CompareMode
+from replica_audit.protocol.comparison.content import CompareMode
 from replica_audit.rows import COUNTED, AuditedPartition
 from replica_audit.rows.arrow import AUDITED, INT, OUTCOMES, STRING, WrittenFile, struct
 from replica_audit.rows.encoding import as_dict

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import map_files, spark_schema
 from replica_audit.engine.spreading import spread
-from replica_audit.formats.shapes import KEYS_OF_PARTITION, RECORDS, WANTED
+from replica_audit.formats.values import KEYS_OF_PARTITION, RECORDS, WANTED
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.stages.commits import KEYS
 from replica_audit.stages.mapping import map_rows

@@ -1,16 +1,24 @@
 """The values that pass between layers. Pure data; offsets are record offsets, `end` and `log_end_offset` are exclusive."""
 
-from replica_audit.model.amounts import BytesToRead
 from replica_audit.model.batches import (
     UNDEFINED_EPOCH,
     UNDEFINED_EPOCH_OFFSET,
+    AbortedTransaction,
+    BatchBody,
     BatchHeader,
     BatchRun,
     Damage,
+    EndMarker,
+    HashedRecord,
     Producers,
     ProducerSpan,
+    ProducerState,
     Segment,
     SequenceGap,
+    StoredBatch,
+    StoredDamage,
+    StoredHeader,
+    TransactionState,
     Window,
 )
 from replica_audit.model.metadata import (
@@ -32,6 +40,7 @@ from replica_audit.model.replicas import (
     NOT_OPENED,
     NOT_USED,
     PERHAPS_MISLEADING_INDEX,
+    BytesToRead,
     CommittedOffset,
     LogDirectory,
     Problem,
@@ -41,8 +50,6 @@ from replica_audit.model.replicas import (
     SecondLook,
     SegmentFile,
 )
-from replica_audit.model.stored import BatchBody, HashedRecord, StoredBatch, StoredDamage, StoredHeader
-from replica_audit.model.transactions import AbortedTransaction, EndMarker, ProducerState, TransactionState
 
 __all__ = [
     "CANNOT_READ",

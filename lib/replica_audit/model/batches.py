@@ -1,7 +1,8 @@
-"""What is read of a segment: batches, runs of them, and where it ends. Offsets are record offsets."""
+"""What is read of a segment: batches, runs of them, and where it ends; producers and transactions. Offsets are record offsets."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -179,3 +180,136 @@ class Segment:
     def next_offset(self) -> int:
         """The offset after the last batch; the base offset of a segment without batches (LogSegment.readNextOffset)."""
         return self.runs[-1].last_offset + 1 if self.runs else self.base_offset
+
+
+# What is known of producers and their transactions beside the log: from their coordinators, snapshots, indexes of aborted ones.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionState:
+    """The state of one transactional id as its coordinator wrote it last.
+
+    `state` is Kafka's name: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort, Dead or PrepareEpochFence.
+    `producer_id` and `producer_epoch` are those that its next transaction uses, or its open one. `timeout_ms` is the transaction's, which
+    the producer chose. `partitions` are (topic, partition), those of the transaction that is not complete. `last_update_ms` and `start_ms`
+    are -1 where the record tells none: `start_ms` is when the open transaction began.
+
+    `previous_producer_id` is the producer id that it used before, `next_producer_id` the one that it goes on with once the present
+    transaction is completed (KIP-890: when the epochs of an id are used up); -1 where there is none, or the record does not tell.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: str
+    partitions: tuple[tuple[str, int], ...]
+    last_update_ms: int
+    start_ms: int
+    previous_producer_id: int = -1
+    next_producer_id: int = -1
+
+
+class ProducerState(NamedTuple):
+    """What a producer snapshot says of one producer id; -1 for what it does not have.
+
+    `last_sequence` and `last_offset` (inclusive) are those of the last record that it wrote in its current epoch, `offset_delta` the number
+    of records before it in its batch. `open_first_offset` is that of the transaction that is not ended, inclusive.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+    coordinator_epoch: int
+    open_first_offset: int
+
+
+class EndMarker(NamedTuple):
+    """A transaction marker: whether it commits, and the epoch of the coordinator that had it written, None where that is not known.
+
+    The epoch of a coordinator is the leader epoch of its partition of `__transaction_state`.
+    """
+
+    is_commit: bool
+    coordinator_epoch: int | None
+
+
+class AbortedTransaction(NamedTuple):
+    """One entry of an index of aborted transactions.
+
+    Offsets are inclusive: of the transaction's first record, and of its marker. `last_stable_offset` is that when it ended.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+# Batches as they are stored, read a second time with all their bytes: what tells two replicas apart beyond a header.
+
+
+class HashedRecord(NamedTuple):
+    """One record without its contents: enough to tell whether two are equal.
+
+    `key_bytes` and `value_bytes` are their sizes, None where there is none. Digests are of 128 bits; that of the headers is of all of them.
+    """
+
+    offset: int
+    timestamp_ms: int
+    key_bytes: int | None
+    value_bytes: int | None
+    key: bytes
+    value: bytes
+    headers: bytes
+
+
+class BatchBody(NamedTuple):
+    """What lies behind a batch's header: the CRC of its bytes as they are, and its records, or why they cannot be had."""
+
+    computed_crc: int
+    records: tuple[HashedRecord, ...]
+    unreadable: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """A batch and the file that holds it.
+
+    `read` gives its body until the next batch is asked for; None where the input has headers only (collected batches, text). `marker`
+    gives, as long, which transaction marker a control batch is, None if it is none or that cannot be read; None where the input does not
+    have it. `read_keys` gives, as long, the keys of its records by offset; empty if they cannot be had.
+    """
+
+    path: str
+    header: BatchHeader
+    read: Callable[[], BatchBody] | None
+    marker: Callable[[], EndMarker | None] | None = None
+    read_keys: Callable[[], Mapping[int, bytes | None]] | None = None
+
+
+class StoredHeader(NamedTuple):
+    """The first fields of a batch as they are stored, whether or not they make sense; `length` counts what is behind it."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDamage:
+    """Where a segment stops being a log, before `next_offset`, and what stands there.
+
+    `position` is the byte behind the last batch that could be read; `header` is None if there are too few bytes.
+    """
+
+    path: str
+    damage: Damage
+    position: int
+    next_offset: int
+    header: StoredHeader | None

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from replica_audit.errors import UsageError
-from replica_audit.formats.replicas.batch_range import Located
+from replica_audit.formats.replicas.replica_reader import Located
 from replica_audit.model import BatchHeader
 from replica_audit.past.unstored_rows import whole
 from replica_audit.rows import TABLES, Table

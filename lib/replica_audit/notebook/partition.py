@@ -13,12 +13,12 @@ import pandas as pd
 
 from replica_audit.commands.command import show
 from replica_audit.errors import InputError, UsageError
-from replica_audit.formats.replicas.batch_range import Located, batches_in
+from replica_audit.formats.replicas.replica_reader import Located, batches_in
 from replica_audit.notebook import charts
 from replica_audit.notebook.frames import FrameSource, Value, aligned, batch_frame, frame, side_by_side
 from replica_audit.notebook.simulation import PartitionSimulator, frame_of, simulated_frame
 from replica_audit.past.unstored_rows import WithUnstored
-from replica_audit.protocol.simulation.situation import Action
+from replica_audit.protocol.simulation import Action
 from replica_audit.report.facts.explanation import Explained, Explanation, explain
 from replica_audit.report.facts.question import Question
 from replica_audit.report.text import explanation_text

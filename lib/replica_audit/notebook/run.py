@@ -13,7 +13,7 @@ from replica_audit.notebook import charts
 from replica_audit.notebook.frames import FrameSource, Value, frame, pandas_frame
 from replica_audit.notebook.partition import Partition
 from replica_audit.notebook.simulation import frame_of, simulated_frame
-from replica_audit.protocol.simulation.situation import Action
+from replica_audit.protocol.simulation import Action
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.facts.question import Question, parse_partition
 from replica_audit.rows import REPLICA_VERDICTS

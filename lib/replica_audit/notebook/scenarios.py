@@ -11,15 +11,15 @@ import pandas as pd
 
 from replica_audit.model import BatchHeader, BatchRun
 from replica_audit.notebook.charts import ChartMark, Stretch, replicas_chart
-from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.commitment import Context
 from replica_audit.protocol.comparison.pair import Comparison, Effect
 from replica_audit.protocol.epochs import lineage
 from replica_audit.protocol.epochs.replica_log import LoadedLog, epochs_from_runs
 from replica_audit.protocol.exchange.cuts import can_fail_to_append, lies_inside_a_batch, measure_removal
-from replica_audit.protocol.exchange.replay import Protocol, Truncation
+from replica_audit.protocol.exchange.replay import RULES, Truncation
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.protocol.exchange.truncation import RULES
 from replica_audit.protocol.verdict.verdict import judge
+from replica_audit.rows.codes import Protocol
 
 Batch = tuple[int, int, int]
 

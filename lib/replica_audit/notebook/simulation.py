@@ -11,26 +11,28 @@ import pandas as pd
 
 from replica_audit.errors import UsageError
 from replica_audit.model import BatchRun
-from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.commitment import Context
 from replica_audit.protocol.epochs.epoch_table import table
 from replica_audit.protocol.epochs.lineage import Span, history_of_runs, history_of_table
 from replica_audit.protocol.epochs.replica_log import LoadedLog
-from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.protocol.simulation.orders import Order, orders
-from replica_audit.protocol.simulation.simulate import Simulation, simulate
-from replica_audit.protocol.simulation.situation import (
+from replica_audit.protocol.simulation import (
     NOBODY,
     Action,
     Elect,
     LoseDisk,
+    Order,
     ReplaceCheckpoint,
     RestoreCopy,
+    Simulation,
     Situation,
     StartBroker,
     StopBroker,
+    orders,
+    simulate,
 )
 from replica_audit.protocol.verdict.partition_findings import ElectionType
+from replica_audit.rows.codes import Protocol
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.replicas import EpochStartOffset, ReplicaLog, ReplicaRole, SegmentEpoch
 from replica_audit.rows.what_if import WhatIfLeader

@@ -40,22 +40,30 @@ from replica_audit.partition.replicas.damaged_batches import damaged_rows, with_
 from replica_audit.partition.replicas.known_empty import known_empty
 from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows
 from replica_audit.partition.replicas.replica_problems import gone_everywhere, knows_later
-from replica_audit.protocol.cluster.leadership import INFERRED, NO_LEADER, Leadership, inferred_because, leadership
-from replica_audit.protocol.cluster.metadata_claims import farthest_copies, is_outdated, known_epoch, latest, nothing_known, without_leader
+from replica_audit.protocol.cluster.leadership import (
+    INFERRED,
+    NO_LEADER,
+    Leadership,
+    farthest_copies,
+    inferred_because,
+    is_outdated,
+    known_epoch,
+    latest,
+    leadership,
+    nothing_known,
+    without_leader,
+)
 from replica_audit.protocol.cluster.metadata_image import GIVES_NOTHING_UP
 from replica_audit.protocol.cluster.topic_ids import HeldId, ids_in_doubt
-from replica_audit.protocol.comparison.commitment import CommitHistory
-from replica_audit.protocol.comparison.compare_mode import CompareMode
-from replica_audit.protocol.comparison.context import Context
-from replica_audit.protocol.comparison.touched import touched_by
-from replica_audit.protocol.comparison.unreached import unreached_high_watermark
+from replica_audit.protocol.comparison.commitment import CommitHistory, Context, unreached_high_watermark
+from replica_audit.protocol.comparison.compaction import touched_by
+from replica_audit.protocol.comparison.content import CompareMode
 from replica_audit.protocol.epochs.replica_log import LoadedLog
-from replica_audit.protocol.exchange.replay import Protocol
-from replica_audit.protocol.verdict.logged_incidents import incident_rows
+from replica_audit.protocol.verdict.partition_findings import incident_rows
 from replica_audit.protocol.verdict.verdict import Judgement, inconclusive
 from replica_audit.recovery.outcomes import AuditedRows, replica_starts
 from replica_audit.rows import AuditedPartition
-from replica_audit.rows.codes import Cause
+from replica_audit.rows.codes import Cause, Protocol
 from replica_audit.rows.findings import FoundFinding
 from replica_audit.rows.history import LoggedIncident
 from replica_audit.rows.pairs import ReplicaVerdict

@@ -28,24 +28,21 @@ from replica_audit.partition.pairs.pair import PairKeys, lookup_rows, uncut_rows
 from replica_audit.partition.replicas import replica_rows
 from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows
 from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.protocol.cluster.leadership import Leadership
-from replica_audit.protocol.cluster.metadata_claims import farthest_copies, latest
+from replica_audit.protocol.cluster.leadership import Leadership, farthest_copies, latest
 from replica_audit.protocol.cluster.metadata_image import ElectionKind
-from replica_audit.protocol.comparison.compare_mode import CompareMode
-from replica_audit.protocol.comparison.content import merged
-from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.commitment import Context
+from replica_audit.protocol.comparison.content import CompareMode, merged
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable, table
 from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.epochs.replica_log import load_log
-from replica_audit.protocol.exchange.replay import Protocol
-from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.protocol.exchange.replica_state import ReplicaState
+from replica_audit.protocol.exchange.replica import Replica, ReplicaState
 from replica_audit.protocol.transactions.open_transactions import open_transactions
-from replica_audit.protocol.transactions.segment_producers import producers_of_log
+from replica_audit.protocol.transactions.producer_spans import producers_of_log
 from replica_audit.protocol.verdict.partition_findings import looks_at_table
 from replica_audit.protocol.verdict.reasons import clean_prefix, same_over_all
 from replica_audit.protocol.verdict.verdict import Judgement, Verdict
 from replica_audit.rows import AuditedPartition
+from replica_audit.rows.codes import Protocol
 from replica_audit.rows.findings import CheckedPartition
 from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
 

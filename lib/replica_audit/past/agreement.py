@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.dataset as ds
 
 from replica_audit.past.run import counted
-from replica_audit.protocol.verdict.confirmation import FOUND_NOW
+from replica_audit.protocol.verdict.acknowledgement import FOUND_NOW
 from replica_audit.protocol.verdict.partition_findings import FindingAbout
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.rows import AUDIT_RUNS, BROKER_STARTS, FINDINGS, REPLICA_LOGS, REPLICA_STARTS, REPLICA_VERDICTS, Table

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 from replica_audit.model.salvage import AuditedLog, AuditedRun, LogCut, RemovedBefore
 from replica_audit.past.recovery import recovery_of
 from replica_audit.past.run import PastRun
-from replica_audit.protocol.verdict.confirmation import FOUND_NOW
+from replica_audit.protocol.verdict.acknowledgement import FOUND_NOW
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.recovery.elections import leaders_by_plan
 from replica_audit.recovery.facts import PartitionKey

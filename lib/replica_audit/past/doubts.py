@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit.model import UNDEFINED_EPOCH
-from replica_audit.model.problem_codes import NOT_READ_WHOLE
+from replica_audit.model.replicas import NOT_READ_WHOLE
 from replica_audit.past.run import PastRun
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
 from replica_audit.protocol.verdict.acknowledgement import AckState

@@ -13,8 +13,7 @@ from operator import attrgetter
 from pathlib import PurePath
 
 from replica_audit.errors import UsageError
-from replica_audit.protocol.verdict.acknowledgement import Acknowledgements, AckState, AckSubject
-from replica_audit.protocol.verdict.confirmation import MissingCode
+from replica_audit.protocol.verdict.acknowledgement import Acknowledgements, AckState, AckSubject, MissingCode
 from replica_audit.protocol.verdict.verdict import Severity
 from replica_audit.report.facts.question import is_whole
 from replica_audit.rows import AUDIT_RUNS, TABLES

@@ -13,8 +13,7 @@ import pyarrow.dataset as ds
 
 from replica_audit.errors import UsageError
 from replica_audit.past.run import PastRun, counted, in_order
-from replica_audit.protocol.verdict.acknowledgement import AckState
-from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
+from replica_audit.protocol.verdict.acknowledgement import FOUND_NOW, AckState, Status
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.recovery.still_open import NOTHING_OPEN, MissingPart, StillOpen

@@ -14,7 +14,7 @@ from replica_audit.errors import UsageError
 from replica_audit.past.doubts import never_checked, oldest_capture, oldest_check
 from replica_audit.past.findings import OPEN, findings, found, known_verdicts_by_cluster
 from replica_audit.past.run import PastRun, counted
-from replica_audit.protocol.verdict.confirmation import Status
+from replica_audit.protocol.verdict.acknowledgement import Status
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.metrics import ACKNOWLEDGED, REMOVED, TO_REMOVE, ClusterMetrics
 from replica_audit.rows import CONSUMER_IMPACTS, INPUT_ERRORS, REPLICA_LOGS, REPLICA_VERDICTS

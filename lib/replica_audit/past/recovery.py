@@ -15,7 +15,7 @@ from replica_audit.formats.log_dir.names import OFFSET_CHECKPOINTS
 from replica_audit.model import NOT_OPENED
 from replica_audit.past.findings import missing_part, still_open
 from replica_audit.past.run import PastRun
-from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
+from replica_audit.protocol.verdict.acknowledgement import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import BAD_ENDS, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, keys_of

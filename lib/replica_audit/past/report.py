@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit.errors import UsageError
-from replica_audit.model.problem_codes import NOT_READ_WHOLE
+from replica_audit.model.replicas import NOT_READ_WHOLE
 from replica_audit.past.doubts import doubts_of, never_checked, oldest_capture, oldest_check
 from replica_audit.past.findings import OPEN, findings, found, fully_known, groups, kept_runs, known_verdicts, without_known
 from replica_audit.past.findings import findings as findings_of
@@ -26,7 +26,7 @@ from replica_audit.past.run import PastRun, counted, in_order
 from replica_audit.past.starts import starts_of
 from replica_audit.protocol.cluster.leadership import INFERRED
 from replica_audit.protocol.cluster.metadata_image import ElectionKind
-from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
+from replica_audit.protocol.verdict.acknowledgement import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.recovery.facts import RecoveryFacts

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit.errors import UsageError
-from replica_audit.model.problem_codes import NOT_READ_WHOLE
+from replica_audit.model.replicas import NOT_READ_WHOLE
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.past.run import PastRun, counted
 from replica_audit.protocol.verdict.partition_findings import ElectionType

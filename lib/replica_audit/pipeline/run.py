@@ -46,7 +46,7 @@ from replica_audit.past.starts import broker_starts, known_of_brokers, open_outc
 from replica_audit.pipeline.request import AuditRequest
 from replica_audit.pipeline.run_rows import RunRows
 from replica_audit.progress import Progress, Stage, TellsEvent
-from replica_audit.protocol.verdict.confirmation import Status
+from replica_audit.protocol.verdict.acknowledgement import Status
 from replica_audit.report.facts.assessment import by_verdict, exit_code, labels
 from replica_audit.report.facts.run_report import Report
 from replica_audit.report.text import findings_text

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
-from replica_audit.model.problem_codes import NOT_READ_WHOLE
+from replica_audit.model.replicas import NOT_READ_WHOLE
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
 from replica_audit.protocol.verdict.acknowledgement import AckState
 from replica_audit.protocol.verdict.partition_findings import PartitionCode

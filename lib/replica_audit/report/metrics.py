@@ -12,7 +12,7 @@ from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from replica_audit.protocol.verdict.confirmation import Status
+from replica_audit.protocol.verdict.acknowledgement import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.report.facts.run_report import OldestCapture

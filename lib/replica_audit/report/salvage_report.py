@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from replica_audit.errors import visible
 from replica_audit.model.salvage import LogCut, RemovedBefore, UnitOutcome, UnsavedRange
 from replica_audit.program import option
-from replica_audit.protocol.salvage.replay_choice import KeptBack
+from replica_audit.protocol.salvage import KeptBack
 from replica_audit.recovery.names import cell, partition_shown, plain, shown
 from replica_audit.words import count
 

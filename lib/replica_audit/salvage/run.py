@@ -11,7 +11,7 @@ from pathlib import Path
 
 from replica_audit.engine.replica_places import places_of
 from replica_audit.errors import OutputError, UsageError
-from replica_audit.formats.salvage.console_lines import READER_CONFIG
+from replica_audit.formats.salvage.saved_file import READER_CONFIG
 from replica_audit.model import NOT_OPENED, Problem
 from replica_audit.model.salvage import ReplayOutcome, ReplayUnit, SalvageUnit, UnitOutcome
 from replica_audit.past.cuts import RunCuts, clusters_with_cuts, cuts_of

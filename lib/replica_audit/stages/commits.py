@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from replica_audit.formats.group_offsets.committed_offsets import committed_offsets
+from replica_audit.formats.coordinators.group_offsets import committed_offsets
 from replica_audit.formats.values import Row, commit_row
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.rows.encoding import as_dict

@@ -8,9 +8,9 @@ from dataclasses import replace
 from replica_audit.errors import MetadataError
 from replica_audit.files.locations import located
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC
-from replica_audit.formats.metadata import metadata_files, metadata_log, metadata_log_text
+from replica_audit.formats.metadata import metadata_files, metadata_log
 from replica_audit.formats.replicas import broker_files
-from replica_audit.formats.server_log.log_owner import is_named_for_a_broker
+from replica_audit.formats.server_log.log_writers import is_named_for_a_broker
 from replica_audit.formats.values import Row, copy_row, event_row, metadata_row, replica_row
 from replica_audit.model import (
     BrokerStanding,
@@ -90,7 +90,7 @@ def _list_server_log(source: Row) -> Iterator[Row]:
 def _list_metadata_log(source: Row, replica: ReplicaFiles) -> Iterator[Row]:
     directory, copied_to = located(replica.log_dir) / replica.directory, replica.folder
     if _is_text(replica):
-        copy = metadata_log_text.read_text(directory, replica.segments)
+        copy = metadata_log.read_text(directory, replica.segments)
     else:
         copy = metadata_log.read(located(copied_to) if copied_to else directory)
     as_on_the_broker = [replace(one, path=str(directory) + one.path[len(copied_to) :]) if copied_to else one for one in copy.problems]

@@ -8,7 +8,7 @@ from replica_audit.formats.values import Row
 from replica_audit.partition.healthy import healthy_rows, proven_healthy
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition
-from replica_audit.protocol.comparison.compare_mode import CompareMode
+from replica_audit.protocol.comparison.content import CompareMode
 from replica_audit.rows import AuditedPartition
 from replica_audit.stages.partitions import audit_of, known_partition, partition_audit, read_again
 from replica_audit.stages.producer_files import problems_of_producers, producer_file_problems

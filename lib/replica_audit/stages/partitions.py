@@ -10,10 +10,9 @@ from operator import attrgetter
 from replica_audit.errors import DumpLogError, SegmentError
 from replica_audit.files.locations import located
 from replica_audit.files.tree_walk import cannot_read
-from replica_audit.formats.log_dir.whole_file import LIST_LIMIT, whole_content
-from replica_audit.formats.replicas.replica_reader import batches_from
-from replica_audit.formats.replicas.stored_batches import stored_batches
-from replica_audit.formats.transactions.producer_snapshot import producer_states
+from replica_audit.formats.log_dir.small_files import LIST_LIMIT, whole_content
+from replica_audit.formats.producer_files import producer_states
+from replica_audit.formats.replicas.replica_reader import batches_from, stored_batches
 from replica_audit.formats.values import (
     Row,
     committed_offset,

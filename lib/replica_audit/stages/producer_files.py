@@ -9,19 +9,21 @@ from replica_audit.errors import DumpLogError, InputError, SegmentError
 from replica_audit.files.locations import located
 from replica_audit.files.opened import LinkOutsideError
 from replica_audit.files.tree_walk import cannot_read
-from replica_audit.formats.indexes.index_check import REMEDY, TRANSACTION_INDEX_KIND, transaction_index_problem
+from replica_audit.formats.indexes import REMEDY, TRANSACTION_INDEX_KIND, transaction_index_problem
 from replica_audit.formats.log_dir.names import SNAPSHOT, TRANSACTION_INDEX
-from replica_audit.formats.log_dir.whole_file import LIST_LIMIT, whole_content
-from replica_audit.formats.replicas.marked_batches import marked_batches
-from replica_audit.formats.transactions.producer_snapshot import entry_at, producer_states
-from replica_audit.formats.transactions.producer_texts import aborted_transactions_in_text, producer_states_in_text
-from replica_audit.formats.transactions.transaction_index import aborted_transactions
+from replica_audit.formats.log_dir.small_files import LIST_LIMIT, whole_content
+from replica_audit.formats.producer_files import (
+    aborted_transactions,
+    aborted_transactions_in_text,
+    entry_at,
+    producer_states,
+    producer_states_in_text,
+)
+from replica_audit.formats.replicas.replica_reader import marked_batches
 from replica_audit.model import MISLEADING_INDEX, AbortedTransaction, Problem, Producers, ProducerState, ProducerText, ScannedSegment
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.protocol.transactions.index_check import index_contradictions
-from replica_audit.protocol.transactions.segment_producers import producers_of_log
-from replica_audit.protocol.transactions.snapshot_check import contradictions
+from replica_audit.protocol.transactions.producer_spans import contradictions, index_contradictions, producers_of_log
 from replica_audit.rows.runs import ReportedProblem
 
 CONTRADICTS = "contradicts-log"

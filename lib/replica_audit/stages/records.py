@@ -13,12 +13,9 @@ import pyarrow as pa
 
 from replica_audit.files.locations import located
 from replica_audit.files.tree_walk import cannot_read
-from replica_audit.formats.replicas.key_comparison import compare_keys
-from replica_audit.formats.replicas.keyed_records import FLAGS, HIGH, LOW, NO_ROWS, KeyedRecords
-from replica_audit.formats.segment.hashed_records import MARKER, ROW, Rows
-from replica_audit.formats.segment.records import UnreadableRecords
-from replica_audit.formats.shapes import KEYS_OF_PARTITION, RECORDS
-from replica_audit.formats.values import Row, compared_logs, keys_row, pair_row, segment_file, unread_row
+from replica_audit.formats.replicas.keyed_records import FLAGS, HIGH, LOW, NO_ROWS, KeyedRecords, compare_keys
+from replica_audit.formats.segment.records import MARKER, ROW, Rows, UnreadableRecords
+from replica_audit.formats.values import KEYS_OF_PARTITION, RECORDS, Row, compared_logs, keys_row, pair_row, segment_file, unread_row
 from replica_audit.model import Problem, SegmentFile
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.known.cluster_facts import ClusterFacts

@@ -13,27 +13,39 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from replica_audit.files.locations import located
-from replica_audit.formats.salvage.audited_files import changed_since
-from replica_audit.formats.salvage.leaders_part import KeysOnLeader, Resent
+from replica_audit.formats.producer_files import batches_with_markers
 from replica_audit.formats.salvage.log_records import (
+    KeysOnLeader,
     LogCursor,
     LogEnds,
     ReadBatch,
+    Resent,
     bytes_at,
+    changed_since,
     headers_of,
     read_range,
     sequence_of,
 )
 from replica_audit.formats.salvage.saved_file import SavedFile, outcome_of
 from replica_audit.formats.segment.records import Record, UnreadableRecords
-from replica_audit.formats.transactions.markers import batches_with_markers
 from replica_audit.formats.values import Row
 from replica_audit.model import CANNOT_READ
 from replica_audit.model.batches import BatchHeader
 from replica_audit.model.salvage import SalvageUnit, UnitOutcome, UnsavedRange
 from replica_audit.protocol.exchange.cuts import records_in
-from replica_audit.protocol.salvage.replay_choice import KeptBack, LeadersKey, OnLeader, TransactionOutcome, is_newer, kept_back
-from replica_audit.protocol.salvage.transaction_ends import NO_TRANSACTION, UNKNOWN_OFFSET, EarlierStarts, TransactionEnds, TransactionSpan
+from replica_audit.protocol.salvage import (
+    NO_TRANSACTION,
+    UNKNOWN_OFFSET,
+    EarlierStarts,
+    KeptBack,
+    LeadersKey,
+    OnLeader,
+    TransactionEnds,
+    TransactionOutcome,
+    TransactionSpan,
+    is_newer,
+    kept_back,
+)
 
 UNIT, OUTCOME = TypeAdapter(SalvageUnit), TypeAdapter(UnitOutcome)
 _GIVE_FILES = "give the broker's log directory as an --input: only segments hold records, texts and collections do not"

@@ -15,9 +15,15 @@ from typing import IO, Any
 
 from pydantic import TypeAdapter
 
-from replica_audit.formats.salvage.console_lines import ConsoleRecord, line_of
-from replica_audit.formats.salvage.encoded_lines import PlacedRecord, encoded_line
-from replica_audit.formats.salvage.saved_file import UNFINISHED, put_in_place, saved_rows
+from replica_audit.formats.salvage.saved_file import (
+    UNFINISHED,
+    ConsoleRecord,
+    PlacedRecord,
+    encoded_line,
+    line_of,
+    put_in_place,
+    saved_rows,
+)
 from replica_audit.model.salvage import ReplayOutcome, ReplayUnit
 from replica_audit.own_folder import open_anew
 

@@ -10,17 +10,16 @@ from functools import partial
 import pyarrow as pa
 
 from replica_audit.errors import InputError
-from replica_audit.files.kept_text import KeptText
 from replica_audit.files.locations import located
+from replica_audit.files.text_files import KeptText
 from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.collection import broker_folder as collected
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.replicas.replica_reader import scan_of
-from replica_audit.formats.segment.segment_problems import scanned
-from replica_audit.formats.shapes import SEGMENTS
-from replica_audit.formats.values import Row, producers_row, segment_file
+from replica_audit.formats.segment.segment_scan import scanned
+from replica_audit.formats.values import SEGMENTS, Row, producers_row, segment_file
 from replica_audit.model import SegmentFile
-from replica_audit.protocol.comparison.compare_mode import CompareMode
+from replica_audit.protocol.comparison.content import CompareMode
 from replica_audit.rows.encoding import as_dict
 from replica_audit.stages.mapping import map_rows, uncollected_batches
 from replica_audit.stages.valid_rows import refuse_scan

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from replica_audit.files.packed_text import open_text, why_cut
+from replica_audit.files.text_files import open_text, why_cut
 from replica_audit.files.tree_walk import cannot_read
-from replica_audit.formats.server_log.events import events
+from replica_audit.formats.server_log.events import events, logged_versions
 from replica_audit.formats.server_log.log_writers import LogSurvey, Writers, survey
-from replica_audit.formats.server_log.logged_versions import logged_versions
 from replica_audit.model import LoggedVersions, Problem
-from replica_audit.protocol.cluster.log_events import EventKind, LogEvent
+from replica_audit.protocol.comparison.observed import EventKind, LogEvent
 from replica_audit.words import count
 
 _KIND = "server.log"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from replica_audit.formats.transactions.transaction_states import transaction_states
+from replica_audit.formats.coordinators.transactions import transaction_states
 from replica_audit.formats.values import Row, transaction_row
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.rows.encoding import as_dict

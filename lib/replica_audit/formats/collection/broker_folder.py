@@ -12,8 +12,8 @@ Everything is told by where it lay on the broker: tables made of a collection na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,22 +23,29 @@ import pyarrow.parquet as pq
 
 from replica_audit.errors import MetadataError
 from replica_audit.files.locations import located, opened
-from replica_audit.files.tree_walk import Folder
+from replica_audit.files.tree_walk import Folder, cannot_read
 from replica_audit.formats.collection.collected_rows import (
+    COPY_AGAIN,
     LATER_COLUMNS,
     OF_COLLECTING,
     ROWS,
+    Contents,
     ForgedError,
     check_file,
+    check_scan,
     check_segment,
     doubtful_segments,
+    kept_small_files,
     not_as_written,
     of_directories,
     opened_rows,
+    runs_fit,
+    tells_that_offsets_go_back,
     told,
     unpacked,
+    without_claims,
 )
-from replica_audit.formats.collection.collection_manifest import (
+from replica_audit.formats.collection.manifest import (
     MANIFEST,
     SEGMENTS_FILE,
     SMALL_FILES_FILE,
@@ -48,13 +55,98 @@ from replica_audit.formats.collection.collection_manifest import (
     file_digest,
     read,
 )
-from replica_audit.formats.collection.missing_files import MissingFiles, index_path
-from replica_audit.formats.collection.scanned_rows import scanned
-from replica_audit.formats.collection.small_files_file import Contents, kept_small_files
 from replica_audit.formats.log_dir import names as log_dir
-from replica_audit.formats.log_dir.whole_file import whole_content
-from replica_audit.model import BatchRun, SegmentFile
-from replica_audit.rows.arrow import BOOLEAN, STRING
+from replica_audit.formats.log_dir.small_files import whole_content
+from replica_audit.formats.segment.batch_index import read_index, synthetic
+from replica_audit.formats.segment.segment_scan import read_batches
+from replica_audit.formats.values import SEGMENT_FILE, SEGMENT_SCAN
+from replica_audit.model import INCOMPLETE_COLLECTION, BatchHeader, BatchRun, Problem, ReplicaFiles, SegmentFile
+from replica_audit.protocol.epochs.epoch_table import goes_back
+from replica_audit.rows.arrow import BOOLEAN, INT, STRING, struct
+
+# what of ROWS is handed on by the scan of a segment
+SCANNED = pa.schema(list(struct(topic=STRING, partition=INT, segment=SEGMENT_SCAN)))
+
+
+def scanned(
+    rows: pa.RecordBatch, made: Sequence[Mapping[str, Any]], files: Sequence[SegmentFile], log_dir: str, store: Path
+) -> pa.RecordBatch:
+    """Rows as SCANNED; those that are no scans without what they claim, and with a problem.
+
+    Args:
+        rows: of the columns that an audit reads.
+        made: the same but for the runs, which are most of a row.
+        files: the segment of each.
+        log_dir: path of the log directory on the broker.
+        store: the `segments.parquet`.
+    """
+    unfit = {}
+    has_runs = runs_fit(cast("pa.ListArray[Any]", rows["runs"]), list(map(tells_that_offsets_go_back, made)))
+    for number, (row, fits) in enumerate(zip(made, has_runs, strict=True)):
+        try:
+            check_scan(row, has_runs=fits)
+        except ForgedError as error:
+            unfit[number] = asdict(cannot_read(store, "collection", error))
+    if unfit:
+        rows = without_claims(rows, unfit)
+    columns = {field.name: pa.array([getattr(file, field.name) for file in files], field.type) for field in SEGMENT_FILE}
+    file = pa.StructArray.from_arrays(list(columns.values()), fields=list(SEGMENT_FILE))
+    known = {"file": file, "log_dir": pa.array([log_dir] * rows.num_rows, STRING)}
+    segment = [known[field.name] if field.name in known else rows[field.name].cast(field.type) for field in SEGMENT_SCAN]
+    segments = pa.StructArray.from_arrays(segment, fields=list(SEGMENT_SCAN))
+    return pa.record_batch([rows["topic"], rows["partition"], segments], schema=SCANNED)
+
+
+# What `collect` wrote of segments and a collection lacks: batch indexes and copies that were lost, and indexes that were never made.
+
+BATCHES_FOLDER = "batches"
+_BY_OFFSETS = "what a truncation removes is known by offsets, not by batches"
+
+
+def index_path(directory: str, file_name: str) -> str:
+    """Where a segment's batch index lies in its log directory: `batches/orders-0/00000000000000000000.parquet`, or `...swap.parquet`."""
+    return f"{BATCHES_FOLDER}/{directory}/{file_name.replace('.log', '', 1)}.parquet"
+
+
+@dataclass(slots=True)
+class MissingFiles:
+    """Of one log directory: the files that were written and are not here, or not as long as they were; by their paths in it.
+
+    `never_made`: whether a segment was collected with neither an index of its batches nor a copy.
+    """
+
+    indexes: list[str] = field(default_factory=list)
+    copies: list[str] = field(default_factory=list)
+    never_made: bool = False
+
+    def add_index(self, directory: str, name: str) -> None:
+        """The batch index of a segment is missing."""
+        self.indexes.append(index_path(directory, name))
+
+    def add_copy(self, directory: str, name: str) -> None:
+        """The copy of a segment is missing."""
+        self.copies.append(f"{directory}/{name}")
+
+    def problems(self, folder: Path) -> Iterator[Problem]:
+        """What is to be reported of it; `folder` is where the log directory is now."""
+        if self.never_made:
+            yield Problem(
+                path=str(folder / SEGMENTS_FILE),
+                kind="collection",
+                code="no-batch-index",
+                detail=f"segments were collected without an index of their batches: {_BY_OFFSETS}",
+                remedy="collect without --no-batch-index, and copy the whole folder",
+            )
+        if self.indexes:
+            yield _lost(folder, "batch indexes", self.indexes, f"; there {_BY_OFFSETS}")
+        if self.copies:
+            yield _lost(folder, "copied segments", self.copies, "")
+
+
+def _lost(folder: Path, what: str, paths: Sequence[str], effect: str) -> Problem:
+    detail = f"{what} that are missing, or not as long as they were: {len(paths)}; the first is {min(paths)}{effect}"
+    return Problem(path=str(folder), kind="collection", code=INCOMPLETE_COLLECTION, detail=detail, remedy=COPY_AGAIN)
+
 
 SOURCE = "collected"
 _FILE_COLUMNS = ["capture", "directory", "name", "base_offset", "swap", "size_bytes", "batch_count", "index_bytes", "kept_crc32c"]
@@ -315,3 +407,113 @@ def log_dir_of(store: Path, directories: Collection[str] | None = None) -> Colle
     if str(store.parent) not in found:
         raise MetadataError(f"the manifest does not name {store.parent.name}")
     return found[str(store.parent)]
+
+
+# What a collection holds, told of where it lay on the broker.
+
+
+def as_on_the_broker(replica: ReplicaFiles, store: CollectedLogDir | None) -> ReplicaFiles:
+    """A replica of a collection as it was on the broker, with what was read later than the copies of the offset checkpoints."""
+    said = store.captured.get(replica.directory) if store else None
+    if store is None or said is None:
+        return replica
+    return replace(
+        replica,
+        log_dir=store.said.path,
+        folder=f"{store.folder}/{replica.directory}",  # a path made for each of them costs as much as all else here
+        scans=store.rows_path,
+        captured_at_ms=said.captured_at_ms,
+        verified_at_ms=said.verified_at_ms,
+        in_use=store.said.in_use is True,
+        second_look=said.second_look,
+        problems=(*(problem_on_the_broker(problem, (store,)) for problem in replica.problems), *_no_files(replica, store.said)),
+        **cast(Any, said.later),
+    )
+
+
+def _no_files(replica: ReplicaFiles, said: CapturedLogDir) -> Iterator[Problem]:
+    """What had a segment's name in the replica directory and was none."""
+    scanned = {segment.path for segment in replica.segments} if said.unread else ()
+    for one in said.unread:
+        if one.kind == "segment" and one.path not in scanned and one.path.startswith(f"{said.path}/{replica.directory}/"):
+            yield cannot_read(Path(one.path), "segment", OSError(0, one.reason))
+
+
+def problem_on_the_broker(problem: Problem, stores: Iterable[CollectedLogDir]) -> Problem:
+    """A problem of a copied file, told of the file on the broker; one of what `collect` itself wrote stays."""
+    for store in stores if problem.kind != "collection" else ():
+        if (path := store.original(problem.path)) != problem.path:
+            return replace(problem, path=path)
+    return problem
+
+
+# The batches of a collected segment: from its copy or its index; made up from its runs where neither was collected or is there.
+
+
+def batches(file: SegmentFile, offset: int, runs: Sequence[BatchRun] | None = None) -> Iterator[BatchHeader]:
+    """The batches of a collected segment, from its copy or its index; of a segment without one, made up from its runs as `synthetic` does.
+
+    Args:
+        file: of the source SOURCE.
+        offset: to which the log may be cut: where batches are made up, one begins there.
+        runs: what the scan of the segment found; None to look it up, for which the scans of the whole log directory are skipped.
+
+    Raises:
+        OSError: the copy, or the index, cannot be read, or no longer holds what the scan found.
+    """
+    path = _recorded(file)
+    if path is not None:
+        yield from _as_recorded(file, path, runs)
+        return
+    if file.batch_index is None:
+        return  # there are no batches
+    if runs is None:
+        runs = log_dir_of(located(file.batch_index)).runs(file.path)  # without an index it names the scans
+    yield from synthetic(map(_as_batch, runs), offset)
+
+
+def _recorded(file: SegmentFile) -> Path | None:
+    """The copy of a segment, or its index; None if neither was there when the collection was listed."""
+    if file.copy is not None:
+        return located(file.copy)
+    index = None if file.batch_index is None else located(file.batch_index)
+    return index if index is not None and index.name != SEGMENTS_FILE else None
+
+
+def _as_recorded(file: SegmentFile, path: Path, runs: Sequence[BatchRun] | None) -> Iterator[BatchHeader]:
+    last, may_go_back = -1, runs is None or goes_back(runs) is not None
+    try:
+        changed = None if file.kept_crc32c is None else not_as_written(path, path.stat().st_size, file.kept_crc32c)
+        if changed is not None:
+            raise ForgedError(changed)
+        for item in read_index(path, may_go_back=may_go_back) if file.copy is None else read_batches(path, verify_crc=False):
+            if isinstance(item, BatchHeader):
+                yield item
+                last = item.last_offset
+        if runs and last < runs[-1].last_offset:
+            raise ForgedError(f"its last batch ends at offset {last}, that of the segment ended at {runs[-1].last_offset}")
+    except OSError as error:
+        told = error if error.errno or isinstance(error, ForgedError) else ForgedError(error.strerror or str(error))
+        told.filename = error.filename or str(path)
+        raise told from None
+
+
+def _as_batch(run: BatchRun) -> BatchHeader:
+    return BatchHeader(
+        position=-1,
+        base_offset=run.first_offset,
+        last_offset=run.last_offset,
+        size_bytes=run.size_bytes,
+        magic=run.magic,
+        leader_epoch=run.leader_epoch,
+        record_count=run.record_count,
+        max_timestamp_ms=run.max_timestamp_ms,
+        crc=0,
+        crc_valid=None,
+        codec="none",
+        is_transactional=False,
+        is_control=False,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+    )

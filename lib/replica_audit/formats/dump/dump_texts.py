@@ -2,19 +2,67 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from replica_audit.errors import InputError
-from replica_audit.files.packed_text import is_packed, open_text, why_cut
+from replica_audit.files.text_files import is_packed, open_text, why_cut
 from replica_audit.files.tree_walk import cannot_read
-from replica_audit.formats.dump import dump_log, pasted_text, replica_names
-from replica_audit.formats.dump.pasted_command import Command
+from replica_audit.formats.dump import dump_log, pasted_text
+from replica_audit.formats.dump.pasted_text import Command
 from replica_audit.formats.log_dir import names as log_dir
-from replica_audit.formats.server_log.log_layouts import looks_like_server_log
+from replica_audit.formats.server_log.log_lines import looks_like_server_log
 from replica_audit.model import Problem, ProducerText, ReplicaFiles, SegmentFile
 from replica_audit.words import count
+
+_MOST_PARTITIONS = 1_000_000  # of a topic: what is above is a date or a number of something else
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_DATE = re.compile(r"(19|20)\d\d[-._]?(\d\d)?")
+_ENDINGS = re.compile(r"(\.(txt|text|log|dump|dumps|out|output|gz|md|utf8|utf-8|utf16|utf-16))+$", re.IGNORECASE)
+_SEGMENT = re.compile(r"[-_.]?\d{20}$")
+# fmt: off
+_MACHINES = {
+    "kafka", "kraft", "broker", "controller", "node", "host", "server", "machine", "instance", "pod", "container", "vm", "peer",
+    "member", "role", "replica",
+}
+# fmt: on
+# fmt: off
+_PLACES = {
+    "data", "disk", "drive", "volume", "vol", "pv", "pvc", "mnt", "mount", "ssd", "hdd", "nvme", "jbod", "raid", "storage", "store",
+    "dir", "directory", "folder", "path", "log", "logdir", "tmp", "srv", "zone", "az", "rack", "region", "site", "cluster", "backup",
+    "bak", "copy", "copie", "snapshot", "snap", "dump", "text", "txt", "file", "output", "out", "result", "segment", "seg", "index",
+    "part", "partition", "p", "leader", "follower", "before", "after", "run",
+}
+# fmt: on
+_FIRST = {"kafka", "broker", "ip", "pvc"}  # kafka-logs-1, broker-a-1, ip-10-0-0-12, pvc-...
+
+
+def of_folder(name: str) -> log_dir.ReplicaDirectory | None:
+    """What a folder's name says, where there is nothing else to go by; None if it is no TOPIC-PARTITION's, or as well another thing's."""
+    told = log_dir.replica_directory(name)
+    if told is None or told.partition >= _MOST_PARTITIONS or not _TOPIC.fullmatch(told.topic):
+        return None
+    return None if _DATE.fullmatch(told.topic) or _is_of_something_else(told.topic) else told
+
+
+def _is_of_something_else(topic: str) -> bool:
+    words = [re.sub(r"\d+$", "", word).removesuffix("s") for word in re.split("[-_.]", topic.lower())]
+    return words[-1] in _MACHINES or words[0] in _FIRST or (len(words) == 1 and words[0] in _PLACES)
+
+
+def of_file(name: str) -> str | None:
+    """The replica directory that a file's name names, as `orders-0.txt` and `orders-0-00000000000000000000.log.gz`; None if none."""
+    stem = _SEGMENT.sub("", _ENDINGS.sub("", name))
+    return stem if of_folder(stem) else None
+
+
+def segment_of_file(name: str) -> int | None:
+    """The base offset that a file's name has at its end, before its endings; None if none."""
+    found = re.search(r"(?:^|[-_.])(\d{20})$", _ENDINGS.sub("", name))
+    return int(found[1]) if found and int(found[1]) < 1 << 63 else None
+
 
 _SNIFFED = 16_384  # warnings of the JVM before the text have some KiB
 _SNIFFED_OF_A_LOG = 1 << 16  # a container prints its configuration before the first line of the log
@@ -196,20 +244,20 @@ class DumpTexts:
             return section.directory
         if folder != self.top and is_replica(folder):
             return folder.name
-        of_folder = "" if folder == self.top or str(folder) in parents or not replica_names.of_folder(folder.name) else folder.name
-        of_file = replica_names.of_file(path.name) or ""
-        return "" if of_folder and of_file and of_folder != of_file else of_folder or of_file
+        by_folder = "" if folder == self.top or str(folder) in parents or not of_folder(folder.name) else folder.name
+        by_file = of_file(path.name) or ""
+        return "" if by_folder and by_file and by_folder != by_file else by_folder or by_file
 
     def _is_trusted(self, section: dump_log.DumpSection) -> bool:
         """Whether what the path of a `Dumping` line names above the file is a replica directory, not a broker's folder or a disk."""
         if section.directory == self.top.name or section.log_dir in ("", "."):
-            return replica_names.of_folder(section.directory) is not None
+            return of_folder(section.directory) is not None
         return log_dir.is_broker_folder(section.directory) is None
 
 
 def _with_section(path: Path, section: dump_log.DumpSection, unpacked_bytes: int, replica: ReplicaFiles) -> ReplicaFiles:
     """The replica with one more segment, unless it has that segment already."""
-    base_offset = replica_names.segment_of_file(path.name) if section.segment_base_offset is None else section.segment_base_offset
+    base_offset = segment_of_file(path.name) if section.segment_base_offset is None else section.segment_base_offset
     file = SegmentFile(
         path=str(path),
         source="dump",

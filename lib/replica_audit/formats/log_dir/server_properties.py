@@ -1,4 +1,4 @@
-"""The few settings of a broker's `server.properties` that say which broker it is and where its log directories are.
+"""Which broker a log directory belongs to by its `server.properties`, and whether that broker runs.
 
 Source: KafkaConfig and KRaftConfigs (4.2.0): `log.dirs` before `log.dir`, which is /tmp/kafka-logs unless set; `node.id` before
 `broker.id`; `metadata.log.dir` may name one more directory.
@@ -6,11 +6,71 @@ Source: KafkaConfig and KRaftConfigs (4.2.0): `log.dirs` before `log.dir`, which
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
+import struct
 from dataclasses import dataclass
+from pathlib import Path
 
 from replica_audit.errors import MetadataError
-from replica_audit.formats.log_dir.java_properties import properties
+from replica_audit.files.opened import open_descriptor
+
+# Java properties as java.util.Properties.load reads them, but in UTF-8: the form of all of Kafka's configuration files.
+# Values are trimmed, as ConfigDef.parseType does. No error names a value: it may be a password.
+
+_BLANKS = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
+
+
+def properties(content: bytes) -> dict[str, tuple[int, str]]:
+    """Keys to (line, value); of a key that is given twice the last counts.
+
+    Raises:
+        MetadataError: not text, or a value is none once its escapes are read.
+    """
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MetadataError("not text: binary content", byte_offset=error.start) from None
+    found: dict[str, tuple[int, str]] = {}
+    parts: list[str] = []
+    began = 0
+    for number, line in enumerate(re.split(r"\r\n|\n|\r", text), start=1):
+        stripped = line.lstrip(_BLANKS)
+        if not began and (not stripped or stripped[0] in "#!"):
+            continue
+        began = began or number
+        if (len(stripped) - len(stripped.rstrip("\\"))) % 2:  # the line goes on in the next
+            parts.append(stripped[:-1])
+            continue
+        _put(found, began, "".join((*parts, stripped)))
+        parts, began = [], 0
+    if any(parts):
+        _put(found, began, "".join(parts))
+    return found
+
+
+def _put(found: dict[str, tuple[int, str]], number: int, line: str) -> None:
+    match = _KEY.match(line)
+    if match:
+        found[_unescaped(match[1], number)] = (number, _unescaped(line[match.end() :], number).strip())
+
+
+def _unescaped(text: str, number: int) -> str:
+    def meant(match: re.Match[str]) -> str:
+        if match[1] == "u":  # IllegalArgumentException: no broker starts with it
+            raise MetadataError("an escape \\u without four digits", line=number)
+        return chr(int(match[1][1:], 16)) if len(match[1]) == 5 else _ESCAPES.get(match[1], match[1])
+
+    plain = _ESCAPED.sub(meant, text)
+    try:
+        return plain.encode("utf-16", "surrogatepass").decode("utf-16")  # Java escapes a character beyond U+FFFF as two
+    except UnicodeDecodeError:
+        raise MetadataError("an escape sequence for half of a character", line=number) from None
+
 
 _DEFAULT_LOG_DIR = "/tmp/kafka-logs"  # noqa: S108 - Kafka's own default
 _INTEGER = re.compile(r"[0-9]{1,10}")
@@ -49,3 +109,25 @@ def server_properties(content: bytes) -> ServerProperties:
         broker_id=None if broker == "-1" else int(broker),
         log_dirs=tuple(dict.fromkeys(path for _line, path in named)),
     )
+
+
+# Whether a broker is at work in a log directory: it holds `.lock` in it locked (LogManager.lockLogDirs).
+
+LOCK = ".lock"
+_FLOCK = struct.Struct("hhqqi")  # struct flock of 64-bit Linux
+
+
+def is_locked(path: Path) -> bool | None:
+    """Whether a process holds a file locked; None if it cannot be told."""
+    try:
+        fd = open_descriptor(path)
+    except OSError:
+        return None
+    try:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, *_ = _FLOCK.unpack_from(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+        return bool(kind != fcntl.F_UNLCK)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)

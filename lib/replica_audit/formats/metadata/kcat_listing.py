@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from replica_audit.errors import MetadataError
-from replica_audit.formats.metadata.partition_claims import Described, described, no_partition_twice
+from replica_audit.formats.metadata.cluster_metadata import Described, described, no_partition_twice
 from replica_audit.model import PartitionMetadata
 
 _BEGINS = re.compile(r"^\s*Metadata for .{1,300} \(from broker -?\d+: ", re.MULTILINE)

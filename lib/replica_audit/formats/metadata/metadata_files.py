@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from replica_audit.errors import DumpLogError, MetadataError
-from replica_audit.files.packed_text import open_text
+from replica_audit.files.text_files import open_text
 from replica_audit.formats.dump.dump_log import looks_like_dump
 from replica_audit.formats.dump.pasted_text import unfit
 from replica_audit.formats.log_dir.names import CLUSTER_METADATA
-from replica_audit.formats.log_dir.whole_file import DOCUMENT_LIMIT, TooLargeError, whole_content
-from replica_audit.formats.metadata import cluster_metadata, kcat_listing, metadata_log_text, topic_descriptions
+from replica_audit.formats.log_dir.small_files import DOCUMENT_LIMIT, TooLargeError, whole_content
+from replica_audit.formats.metadata import cluster_metadata, kcat_listing, metadata_log, topic_descriptions
 from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
 from replica_audit.formats.metadata.metadata_log import MetadataLog
 from replica_audit.formats.server_log.json_records import is_json, records
@@ -161,7 +161,7 @@ def read(path: Path) -> MetadataFile:
 
 def _of_log(path: Path) -> MetadataFile:
     try:
-        log = metadata_log_text.read_file(path)
+        log = metadata_log.read_file(path)
     except DumpLogError as error:
         raise MetadataError(error.reason, line=error.line) from None
     return MetadataFile(made=Made.METADATA_LOG, partitions=log.partitions, log=log)

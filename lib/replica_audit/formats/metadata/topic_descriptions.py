@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from replica_audit.errors import MetadataError
-from replica_audit.formats.metadata.partition_claims import Described, described, no_partition_twice
+from replica_audit.formats.metadata.cluster_metadata import Described, described, no_partition_twice
 from replica_audit.model import PartitionMetadata
 
 _KEYS = (

@@ -24,11 +24,11 @@ from typing import Any
 
 from replica_audit.formats.native import scan_tables
 from replica_audit.formats.native.scan_tables import Words
-from replica_audit.formats.segment import content_digest, hashed_records, record_batch, varints
+from replica_audit.formats.segment import record_batch, records, segment_fold
 from replica_audit.garbage import uncollected
 from replica_audit.model import BatchRun
-from replica_audit.protocol.epochs import runs
-from replica_audit.protocol.transactions import producer_spans, segment_producers
+from replica_audit.protocol.epochs import epoch_table
+from replica_audit.protocol.transactions import producer_spans
 
 SegmentScan = Callable[[Words, Words, Words, Words, Words, Words], int]
 RecordDecoder = Callable[[int, int, int, int, int, int, Words], int]  # as `record_kernel.records`
@@ -69,7 +69,7 @@ def _compiled() -> Any:
 
     from replica_audit.formats.native import crc_kernel, segment_kernel
 
-    version = _version(crc_kernel, scan_tables, segment_kernel, content_digest, record_batch, runs, producer_spans, segment_producers)
+    version = _version(crc_kernel, scan_tables, segment_kernel, segment_fold, record_batch, epoch_table, producer_spans)
 
     def scan(words: Words, rows: Words, windows: Words, headers: Words, producers: Words, gaps: Words) -> int:
         return segment_kernel.scan(words, rows, windows, headers, producers, gaps) if version else 0
@@ -82,12 +82,12 @@ def _compiled_records() -> Any:
 
     from replica_audit.formats.native import crc_kernel, record_kernel
 
-    version = _version(crc_kernel, record_kernel, hashed_records, varints)
+    version = _version(crc_kernel, record_kernel, records, record_batch)
 
-    def records(address: int, size: int, count: int, base_offset: int, base_timestamp: int, last_offset: int, rows: Words) -> int:
+    def decode(address: int, size: int, count: int, base_offset: int, base_timestamp: int, last_offset: int, rows: Words) -> int:
         return record_kernel.records(address, size, count, base_offset, base_timestamp, last_offset, rows) if version else 0
 
-    return _kept(types.int64(*[types.int64] * 6, from_dtype(hashed_records.KIND)[::1]), records)
+    return _kept(types.int64(*[types.int64] * 6, from_dtype(records.KIND)[::1]), decode)
 
 
 def _kept(signature: Any, function: Callable[..., int]) -> Any:

@@ -11,8 +11,8 @@ from typing import Any
 from numba import njit
 
 from replica_audit.formats.native.crc_kernel import byte, half, put, shifted, word
-from replica_audit.formats.segment.hashed_records import KEY_SEED, NO_KEY, TOMBSTONE
-from replica_audit.formats.segment.varints import LONG_BYTES
+from replica_audit.formats.segment.record_batch import LONG_BYTES
+from replica_audit.formats.segment.records import KEY_SEED, NO_KEY, TOMBSTONE
 
 _P1, _P2, _P3 = 0x9E3779B185EBCA87 - 2**64, 0xC2B2AE3D27D4EB4F - 2**64, 0x165667B19E3779F9
 _P4, _P5 = 0x85EBCA77C2B2AE63 - 2**64, 0x27D4EB2F165667C5

@@ -16,20 +16,20 @@ from numba.extending import register_jitable
 
 from replica_audit.formats.native import crc_kernel as memory
 from replica_audit.formats.native.scan_tables import DONE, MORE, SKIP_FROM
-from replica_audit.formats.segment import content_digest
 from replica_audit.formats.segment import record_batch as layout
+from replica_audit.formats.segment import segment_fold
 from replica_audit.model import BatchRun
-from replica_audit.protocol.epochs import runs as epochs
-from replica_audit.protocol.transactions import producer_spans, segment_producers
+from replica_audit.protocol.epochs import epoch_table as epochs
+from replica_audit.protocol.transactions import producer_spans
 
 _MOST_LEGACY_RECORDS = 2**31  # in an entry; one that claims more is left to Python, whose sums do not overflow
 _ALL_ONES, _NOTHING = 0xFFFFFFFF, (0, (0,) * 11)
 _V2: Any = namedtuple("V2", layout.V2_AT)(**layout.V2_AT)  # compiled code takes no dicts
 _LEGACY: Any = namedtuple("Legacy", layout.LEGACY_AT)(**layout.LEGACY_AT)
 _SMALLEST_0, _SMALLEST_1, _SMALLEST_2 = layout.SMALLEST_SIZE
-_RULES: Any = (content_digest.mixed, content_digest.digest, epochs.continues, epochs.same_kind, epochs.joined)
+_RULES: Any = (segment_fold.mixed, segment_fold.digest, epochs.continues, epochs.same_kind, epochs.joined)
 _RULES += (producer_spans.continues, producer_spans.carried_on, producer_spans.of_batch, producer_spans.joined)
-for rule in (*_RULES, producer_spans.expected_sequence, producer_spans.missing_between, segment_producers.gap_between):
+for rule in (*_RULES, producer_spans.expected_sequence, producer_spans.missing_between, producer_spans.gap_between):
     register_jitable(forceinline=True)(rule)  # the same that Python calls
 _legacy_crc = memory.crc_by_tables(memory.CRC32_POLYNOMIAL)
 _v2_crc = memory.crc32c_by_instruction if memory.has_instructions() else memory.crc_by_tables(memory.CRC32C_POLYNOMIAL)
@@ -102,7 +102,7 @@ def _count(state: Any, span: Any, batch: Any, one: Any, gap: Any) -> None:
             memory.put(span, found)
             state.producer_count += 1
             return
-        missing = segment_producers.gap_between(span, one)
+        missing = producer_spans.gap_between(span, one)
         if missing is not None:
             memory.put(gap, missing)
             state.gap_count += 1
@@ -136,14 +136,14 @@ def scan(words: Any, runs: Any, windows: Any, headers: Any, producers: Any, gaps
             memory.put(runs[run_count], batch)
             run_count += 1
         first = base if magic == 2 else last
-        if window_count == 0 or first >> content_digest.WINDOW_BITS != window.number:
+        if window_count == 0 or first >> segment_fold.WINDOW_BITS != window.number:
             window, window_count = windows[window_count], window_count + 1
-            memory.put(window, (first >> content_digest.WINDOW_BITS, 0, 0))
-        window.digest += np.int64(content_digest.digest(np.uint64(first), np.uint64(last - first), np.uint64(stored)))
+            memory.put(window, (first >> segment_fold.WINDOW_BITS, 0, 0))
+        window.digest += np.int64(segment_fold.digest(np.uint64(first), np.uint64(last - first), np.uint64(stored)))
         window.batch_count += 1
         transactional, marker = attributes & layout.TRANSACTIONAL, attributes & layout.CONTROL
         if producer >= 0 and intact:
-            place = int(np.int64(content_digest.mixed(np.uint64(producer)))) & mask
+            place = int(np.int64(segment_fold.mixed(np.uint64(producer)))) & mask
             while producers[place].producer_id != producer and producers[place].batch_count + producers[place].marker_count > 0:
                 place = (place + 1) & mask
             producers[state.producer_count].place = place  # if it is a new one

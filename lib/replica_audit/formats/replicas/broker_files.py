@@ -5,35 +5,208 @@ Files are known by name and content. Nothing here decides about the protocol, an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from heapq import nsmallest
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 from replica_audit.errors import MetadataError
 from replica_audit.files.locations import located
+from replica_audit.files.opened import status
 from replica_audit.files.tree_walk import Folder, cannot_read, walk
-from replica_audit.formats.collection.broker_folder import CollectedLogDir, log_dirs_of
+from replica_audit.formats.collection.broker_folder import CollectedLogDir, as_on_the_broker, log_dirs_of, problem_on_the_broker
 from replica_audit.formats.collection.collected_rows import COPY_AGAIN
-from replica_audit.formats.collection.collection_manifest import (
-    MANIFEST,
-    SEGMENTS_FILE,
-    SMALL_FILES_FILE,
-    UnknownVersionError,
-    is_collected_log_dir,
-)
-from replica_audit.formats.collection.on_the_broker import as_on_the_broker, problem_on_the_broker
-from replica_audit.formats.dump import replica_names
+from replica_audit.formats.collection.manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE, UnknownVersionError, is_collected_log_dir
+from replica_audit.formats.dump import dump_texts
 from replica_audit.formats.dump.dump_texts import DumpTexts
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
-from replica_audit.formats.log_dir.small_files import NO_CHECKPOINT, NO_FILES, LogDirFiles, SmallFiles
+from replica_audit.formats.log_dir.checkpoints import MetaProperties
+from replica_audit.formats.log_dir.small_files import NO_CHECKPOINT, NO_FILES, EpochCheckpoint, LogDirFiles, SmallFiles, why_offline
 from replica_audit.formats.metadata.metadata_files import unread_text
-from replica_audit.formats.replicas.listed_replica import OwnFiles, listed_replica
-from replica_audit.formats.replicas.log_directories import log_directory
-from replica_audit.formats.replicas.misplaced_files import folders_in, misplaced
-from replica_audit.formats.replicas.segment_files import segment_files
 from replica_audit.model import INCOMPLETE_COLLECTION, NOT_OPENED, LogDirectory, Problem, ReplicaFiles, SegmentFile
+
+
+class OwnFiles(NamedTuple):
+    """What a replica directory holds itself; the first problem is that of the checkpoint, if that is unreadable."""
+
+    segments: tuple[SegmentFile, ...]
+    checkpoint: EpochCheckpoint
+    topic_id: str | None = None
+    problems: Sequence[Problem] = ()
+
+
+def listed_replica(
+    log_dir_path: str, directory: str, name: log_dir.ReplicaDirectory, held: OwnFiles, owner: LogDirFiles, own: LogDirFiles
+) -> ReplicaFiles:
+    """A replica with the entries of its log directory's offset checkpoints.
+
+    Args:
+        log_dir_path: of its log directory.
+        directory: its name.
+        name: what that says.
+        held: its own files.
+        owner: the files of its log directory.
+        own: such files as lie in the replica directory itself, where a copy of one partition was made by hand.
+    """
+    collected = {*owner.offsets, *own.offsets}
+
+    def offset(file: str) -> int | None:
+        found = [one.offset(file, (name.topic, name.partition)) for one in (owner, own)]
+        return found[1] if found[0] is None else found[0]
+
+    is_unreadable = held.checkpoint.state == "unreadable"
+    return ReplicaFiles(
+        log_dir=log_dir_path,
+        directory=directory,
+        topic=name.topic,
+        partition=name.partition,
+        state=name.state,
+        topic_id=held.topic_id,
+        segments=held.segments,
+        checkpoint_state=held.checkpoint.state,
+        checkpoint=tuple(held.checkpoint.lines),
+        epochs=held.checkpoint.epochs,
+        high_watermark=offset(log_dir.HIGH_WATERMARKS),
+        high_watermarks_collected=log_dir.HIGH_WATERMARKS in collected,
+        recovery_point=offset(log_dir.RECOVERY_POINTS),
+        log_start_offset=offset(log_dir.LOG_STARTS),
+        cleaner_offset=offset(log_dir.CLEANER_OFFSETS),
+        cleaner_offsets_collected=log_dir.CLEANER_OFFSETS in collected,
+        clean_shutdown=owner.clean_shutdown,
+        clean_shutdown_epoch=owner.clean_shutdown_epoch,
+        has_lock=owner.has_lock,
+        offline_reason=why_offline(log_dir.EPOCH_CHECKPOINT, held.problems[0]) if is_unreadable else None,
+        problems=tuple(held.problems),
+    )
+
+
+# A log directory as a whole: whose it is, how much of it is in the input, and which replicas it says that it has.
+# Sources: MetaPropertiesEnsemble and KIP-858 (`directory.id`), LogManager.checkpointRecoveryOffsetsInDir and
+# ReplicaManager.checkpointHighWatermarks: both files name every replica of their directory.
+
+_SAMPLE = 64  # names, of two directories those with the smallest hashes
+_MANY = 1000  # replicas without a directory: what was copied are some partitions only
+_NAME_ALL = (log_dir.HIGH_WATERMARKS, log_dir.RECOVERY_POINTS)
+
+
+def log_directory(
+    folder: str,
+    path: str,
+    meta: MetaProperties,
+    files: LogDirFiles,
+    directories: Collection[str],
+    problems: Sequence[Problem],
+    store: CollectedLogDir | None = None,
+) -> LogDirectory:
+    """One log directory.
+
+    Args:
+        folder: of its broker in the input.
+        path: where it is in the input.
+        meta: its `meta.properties`.
+        files: its offset checkpoints.
+        directories: the names of its replica directories, in every state.
+        problems: all that the folder has.
+        store: what was collected, if it was.
+    """
+    named = [found for name in directories if (found := log_dir.replica_directory(name)) is not None]
+    current = sorted(f"{one.topic}-{one.partition}" for one in named if one.state == "current" and one.topic != log_dir.METADATA_TOPIC)
+    there = {f"{one.topic}-{one.partition}" for one in named}  # one that was renamed stays listed until the next checkpoint
+    listed = {f"{topic}-{partition}" for entries in files.offsets.values() for topic, partition in entries}
+    lacking = sorted({*(listed - there), *(() if store is None else store.said.vanished)})
+    is_refused = any(one.code in NOT_OPENED and (one.path == path or one.path.startswith(f"{path}/")) for one in problems)
+    is_refused = is_refused or files.is_partly_read or (store is not None and bool(store.said.unread))
+    names_all = any(files.offsets.get(name) is not None for name in _NAME_ALL)
+    return LogDirectory(
+        folder=folder,
+        path=path if store is None else store.said.path,
+        directory_id=meta.directory_id,
+        is_kraft=meta.is_kraft,
+        is_whole=names_all and not is_refused and len(lacking) <= _MANY,
+        reaches=sum((files.offsets.get(log_dir.HIGH_WATERMARKS) or {}).values()),
+        replicas=len(current),
+        sample=tuple(nsmallest(_SAMPLE, current, key=_spread)),
+        without_directory=tuple(lacking[:_MANY]),
+    )
+
+
+def _spread(name: str) -> tuple[int, str]:
+    return crc32(name.encode("utf-8", "surrogateescape")), name
+
+
+# Files of a replica in a folder that is none, and folders in a replica.
+
+
+def misplaced(folder: Folder, small: SmallFiles) -> Iterator[Problem]:
+    """What is wrong with them: they are not used."""
+    segments = [file for file in folder.files if log_dir.segment_name(file)]
+    if segments:
+        yield Problem(
+            path=str(folder.path),
+            kind="directory",
+            code="segments-outside-a-replica",
+            detail=f"no TOPIC-PARTITION is known for the folder; segments left out: {len(segments)}",
+            remedy="put them into a folder named after their TOPIC-PARTITION, beside its leader-epoch-checkpoint",
+        )
+    parsers: dict[str, Callable[[bytes], object]] = {
+        log_dir.EPOCH_CHECKPOINT: checkpoints.leader_epoch_lines,
+        log_dir.PARTITION_METADATA: checkpoints.topic_id,
+    }
+    for file, parser in parsers.items():
+        if file in folder.files:
+            problems: list[Problem] = []
+            if small.parse(folder.path / file, parser, problems) is not None:
+                detail, remedy = (
+                    "is not in a replica directory, and is not used",
+                    "put it into the replica directory that it belongs to",
+                )
+                problems.append(Problem(path=str(folder.path / file), kind=file, code="misplaced", detail=detail, remedy=remedy))
+            yield from problems
+
+
+def folders_in(folder: Folder) -> Iterator[Problem]:
+    """The folders in a replica directory."""
+    for nested in folder.folders:
+        if not log_dir.segment_name(nested) and nested not in (log_dir.EPOCH_CHECKPOINT, log_dir.PARTITION_METADATA):
+            yield Problem(
+                path=str(folder.path / nested),
+                kind="directory",
+                code="folder-in-a-replica",
+                detail="a folder in a replica directory is not read; a broker does not read it either",
+                remedy="none, if it is not a replica; else move it out",
+            )
+
+
+# The segment files of a replica directory that count.
+
+
+def segment_files(folder: Folder, problems: list[Problem], is_text: Callable[[Path], bool]) -> Iterator[SegmentFile]:
+    """The segment files that count, except those that are text."""
+    files = frozenset(folder.files)
+    for file, name in log_dir.counted_segments(folder.names, beside=folder.files):
+        path = folder.path / file
+        if file not in files:
+            problems.append(cannot_read(path, "segment", OSError(0, "is not a regular file")))
+            continue
+        try:
+            size = status(path).st_size
+        except OSError as error:
+            problems.append(cannot_read(path, "segment", error))
+            continue
+        if not is_text(path):
+            stem = file.removesuffix(".log")
+            yield SegmentFile(
+                path=str(path),
+                source="raw",
+                base_offset=name.base_offset,
+                size_bytes=size,
+                swap=name.suffix == ".swap",
+                beside=" ".join([suffix for suffix in log_dir.INDEXES if stem + suffix in files]),
+            )
+
 
 _OF_A_LOG_DIR = (log_dir.META_PROPERTIES, log_dir.CLEAN_SHUTDOWN, *log_dir.OFFSET_CHECKPOINTS)
 _OF_META_PROPERTIES = (
@@ -210,7 +383,7 @@ class _Walk:
             return True
         if not any(log_dir.segment_name(name) or log_dir.is_beside_a_segment(name) for name in folder.names):
             return False
-        return replica_names.of_folder(folder.path.name) is not None or self._is_among_replicas(folder.path)
+        return dump_texts.of_folder(folder.path.name) is not None or self._is_among_replicas(folder.path)
 
     def _is_among_replicas(self, path: Path) -> bool:
         """Whether a folder is a replica, or lies in a log directory as its checkpoints show: nothing else named like a replica does."""

@@ -18,11 +18,10 @@ import numpy as np
 
 from replica_audit.files.locations import is_stored, opened
 from replica_audit.files.opened import open_descriptor
-from replica_audit.formats.indexes.index_check import index_check, reader_of
+from replica_audit.formats.indexes import index_check, reader_of
 from replica_audit.formats.native import native_code
 from replica_audit.formats.native.scan_tables import HEADER, ScanTables
-from replica_audit.formats.segment.batch_columns import read_columns
-from replica_audit.formats.segment.segment_fold import Scan, SegmentFold
+from replica_audit.formats.segment.segment_fold import Scan, SegmentFold, read_columns
 from replica_audit.formats.segment.segment_scan import BUFFER, HEADERS_BUFFER, base_offset_of, batches_between
 from replica_audit.model import BatchHeader, Damage
 

@@ -1,14 +1,16 @@
-"""Files of saved records: Parquet with one row for each record, written whole or not at all, and never over another one."""
+"""Saved records: as Parquet with one row for each record, and as lines that kafka-console-producer.sh reads back."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -192,3 +194,118 @@ def saved_rows(paths: Sequence[Path], names: Sequence[str]) -> Iterator[dict[str
         except (pa.ArrowException, OSError) as error:  # what a disk kept of it
             why = " ".join(str(error).split())[:200].rstrip(".")
             raise FileExistsError(errno.EEXIST, f"it is damaged ({why})", str(path)) from None
+
+
+# Records as lines that kafka-console-producer.sh reads back as the same records.
+# Source: LineMessageReader (tools, 4.0; ConsoleProducer of 3.9 has the same rules). It decodes lines as UTF-8, ends one at every CR and
+# LF, splits at the first separator that it meets, and knows no escape: what it would read back as something else is not a line.
+
+HEADERS_DELIMITER, HEADERS_SEPARATOR, HEADER_KEY_SEPARATOR, KEY_SEPARATOR = "~~H~~", "~~,~~", "~~=~~", "~~K~~"
+NULL_MARKER = "~~null~~"
+# of the file for --reader-config; headers.separator is a regular expression, so none of them has a character that means something in one
+READER_CONFIG = {
+    "parse.key": "true",
+    "parse.headers": "true",
+    "headers.delimiter": HEADERS_DELIMITER,
+    "headers.separator": HEADERS_SEPARATOR,
+    "headers.key.separator": HEADER_KEY_SEPARATOR,
+    "key.separator": KEY_SEPARATOR,
+    "null.marker": NULL_MARKER,
+}
+_LINE_ENDS = ("\n", "\r")
+
+
+class ConsoleRecord(NamedTuple):
+    """A record as the console producer sends it: without offset, partition and timestamp."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...]
+
+
+def line_of(record: ConsoleRecord) -> str | None:
+    """The line, without its end, that is read back as this record; None if there is none."""
+    try:
+        headers = HEADERS_SEPARATOR.join(f"{name.decode()}{HEADER_KEY_SEPARATOR}{_text(value)}" for name, value in record.headers)
+        key, value = _text(record.key), _text(record.value)
+    except UnicodeDecodeError:
+        return None
+    line = f"{headers if record.headers else NULL_MARKER}{HEADERS_DELIMITER}{key}{KEY_SEPARATOR}{value}"
+    if any(end in line for end in _LINE_ENDS):
+        return None
+    return line if parsed(line) == record else None
+
+
+def _text(value: bytes | None) -> str:
+    return NULL_MARKER if value is None else value.decode()
+
+
+def parsed(line: str) -> ConsoleRecord | None:
+    """What the console producer makes of a line; None where it stops with an error."""
+    headers, found, rest = line.partition(HEADERS_DELIMITER)
+    key, found_too, value = rest.partition(KEY_SEPARATOR)
+    if not found or not found_too:
+        return None
+    pairs = [] if headers == NULL_MARKER else _split(headers)
+    named = [pair.partition(HEADER_KEY_SEPARATOR) for pair in pairs]
+    if any(not separator or name == NULL_MARKER for name, separator, _ in named):
+        return None
+    return ConsoleRecord(_bytes(key), _bytes(value), tuple((name.encode(), _bytes(told)) for name, _, told in named))
+
+
+def _split(headers: str) -> Sequence[str]:
+    """As Pattern.split: empty parts at the end are dropped, and of nothing there is one, which is empty."""
+    parts = headers.split(HEADERS_SEPARATOR)
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def _bytes(text: str) -> bytes | None:
+    return None if text == NULL_MARKER else text.encode()
+
+
+# Records as lines of JSON with their bytes in base64: for those that are no lines of a console producer.
+
+
+class PlacedRecord(NamedTuple):
+    """A record, and where and when it was. A timestamp of -1: it had none."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    record: ConsoleRecord
+
+
+def encoded_line(placed: PlacedRecord) -> str:
+    """The line, without its end."""
+    record = placed.record
+    headers = [[name.decode(), _encoded(value)] for name, value in record.headers]
+    return json.dumps(
+        {
+            "topic": placed.topic,
+            "partition": placed.partition,
+            "offset": placed.offset,
+            "timestamp_ms": placed.timestamp_ms,
+            "key": _encoded(record.key),
+            "value": _encoded(record.value),
+            "headers": headers,
+        }
+    )
+
+
+def decoded_line(line: str) -> PlacedRecord:
+    """What such a line holds."""
+    found = json.loads(line)
+    headers = tuple((name.encode(), _decoded(value)) for name, value in found["headers"])
+    record = ConsoleRecord(_decoded(found["key"]), _decoded(found["value"]), headers)
+    return PlacedRecord(found["topic"], found["partition"], found["offset"], found["timestamp_ms"], record)
+
+
+def _encoded(value: bytes | None) -> str | None:
+    return None if value is None else b64encode(value).decode()
+
+
+def _decoded(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text)

@@ -8,19 +8,118 @@ LegacyRecord (clients, 4.2.0).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from xxhash import xxh32_intdigest, xxh64_intdigest
 
 from replica_audit.errors import SegmentError
 from replica_audit.files.locations import opened
-from replica_audit.formats.segment.decompression import BeyondLimitError, decompressed
-from replica_audit.formats.segment.record_batch import LOG_OVERHEAD, SMALLEST_SIZE, V2_HEADER, codec_name, legacy_header, length_in
+from replica_audit.formats.segment.record_batch import (
+    LOG_OVERHEAD,
+    SMALLEST_SIZE,
+    V2_HEADER,
+    codec_name,
+    legacy_header,
+    length_in,
+    unsigned,
+    zigzag,
+)
 from replica_audit.formats.segment.segment_scan import read_batches
-from replica_audit.formats.segment.varints import zigzag
 from replica_audit.model import BatchHeader, Damage
+
+_CHUNK = 1 << 20
+_STREAMED: dict[str, Literal["gzip", "lz4", "zstd"]] = {"gzip": "gzip", "lz4": "lz4", "zstd": "zstd"}
+_XERIAL = b"\x82SNAPPY\x00"  # two version numbers of four bytes follow
+_SNAPPY_TIMES = 64  # a copy of 64 bytes takes two bytes at least, so no block becomes more
+_LZ4_DESCRIPTOR, _LZ4_CONTENT_SIZE = 4, 0x08  # where the flags of a frame stand, and the one that makes them longer
+
+
+class BeyondLimitError(SegmentError):
+    """Records that are larger than they may be: they may be sound, and are not read."""
+
+
+def decompressed(data: bytes, codec: str, magic: int, limit: int) -> bytes:
+    """Return what was compressed.
+
+    It is taken apart piece by piece, so that no more than the limit, one piece and the codec's window (128 MiB at most, of zstd) is held.
+
+    Args:
+        data: as it stands in the batch.
+        codec: `none`, `gzip`, `snappy`, `lz4` or `zstd`.
+        magic: of the batch.
+        limit: how many bytes it may be.
+
+    Raises:
+        BeyondLimitError: it is more.
+        SegmentError: it cannot be decompressed.
+    """
+    if codec == "none":
+        return data
+    try:
+        if codec == "snappy":
+            return _unsnapped(data, limit)
+        if codec not in _STREAMED or (codec == "zstd" and magic < 2):
+            raise SegmentError(f"records of magic {magic} compressed with {codec}")
+        return _streamed(_with_header_checksum(data) if codec == "lz4" and magic == 0 else data, _STREAMED[codec], limit)
+    except IndexError:
+        raise SegmentError("the compressed records end too early") from None
+    except (OSError, pa.ArrowException) as error:
+        raise SegmentError(f"the records cannot be decompressed: {error}") from None
+
+
+def _streamed(data: bytes, codec: Literal["gzip", "lz4", "zstd"], limit: int) -> bytes:
+    found, size = BytesIO(), 0
+    with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
+        while (chunk := stream.read_buffer(_CHUNK)).size:  # `read` loses its buffer where it fails
+            size += chunk.size
+            _check_size(size, limit)
+            found.write(chunk)
+    return found.getvalue()
+
+
+def _check_size(size: int, limit: int) -> None:
+    if size > limit:
+        raise BeyondLimitError(f"the records are larger than the limit of {limit} bytes once decompressed")
+
+
+def _unsnapped(data: bytes, limit: int) -> bytes:
+    """Snappy as Kafka's clients write it, blocks behind their lengths after a header of xerial's, or a single block without any."""
+    if not data.startswith(_XERIAL):
+        return _snappy_block(data, 0, limit)
+    found, at = BytesIO(), 0
+    while at < len(data):
+        if data.startswith(_XERIAL, at):  # streams may follow one another
+            at += len(_XERIAL) + 8
+            continue
+        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        if end > len(data):
+            raise SegmentError("a snappy block does not fit into the batch")
+        found.write(_snappy_block(data[at + 4 : end], found.tell(), limit))
+        at = end
+    return found.getvalue()
+
+
+def _snappy_block(data: bytes, before: int, limit: int) -> bytes:
+    """One block, which tells its size first; `before` bytes were decompressed before it."""
+    size, _at = unsigned(data, 0)
+    if size > len(data) * _SNAPPY_TIMES:
+        raise SegmentError(f"a snappy block of {len(data)} bytes that claims to hold {size}")
+    _check_size(before + size, limit)
+    return pa.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True)
+
+
+def _with_header_checksum(frame: bytes) -> bytes:
+    """An LZ4 frame with the checksum that its header should have: for magic 0 clients computed it over too much (KAFKA-3160)."""
+    end = _LZ4_DESCRIPTOR + (10 if frame[_LZ4_DESCRIPTOR] & _LZ4_CONTENT_SIZE else 2)
+    return frame[:end] + bytes([xxh32_intdigest(frame[_LZ4_DESCRIPTOR:end]) >> 8 & 0xFF]) + frame[end + 1 :]
+
 
 MAX_BATCH_BYTES = 64 << 20  # of one batch, as stored and as decompressed; brokers take 1 MiB unless told otherwise
 MAX_RECORDS = 1 << 20  # in one batch
@@ -281,3 +380,77 @@ def _sized(data: bytes, at: int) -> tuple[bytes | None, int]:
     if at + size > len(data):
         raise SegmentError(f"a field of {size} bytes does not fit into its entry")
     return (None, at) if size < 0 else (data[at : at + size], at + size)
+
+
+# The records of one batch as rows of numbers: hashes of key and value, offset, timestamp.
+# A key is known by 128 bits of hash, a value with its headers by 64. In plain Python; `formats/native/record_kernel` fills the same rows.
+
+Rows: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+ROW = ("key_high", "key_low", "offset", "timestamp_ms", "value_hash", "flags")
+KIND = np.dtype([(name, np.int64) for name in ROW])  # of the same bytes
+KEY_SEED = 0x5BD1E995  # of the second half of a key's hash
+TOMBSTONE, NO_KEY, MARKER, PENDING, BROKER_TIME = 1, 2, 4, 8, 16  # of `flags`; the last three are of `keyed_records`
+_SIGN, _WRAP = 1 << 63, 1 << 64
+
+
+def hashed(records: Iterable[Record]) -> Rows:
+    """A row (`ROW`) for each record; of one without a key `flags` has NO_KEY."""
+    rows = [
+        (
+            *key_hash(record.key or b""),
+            record.offset,
+            record.timestamp_ms,
+            value_hash(record),
+            (NO_KEY if record.key is None else 0) | (TOMBSTONE if record.value is None else 0),
+        )
+        for record in records
+    ]
+    return np.array(rows, np.int64).reshape(len(rows), len(ROW))
+
+
+def key_hash(key: bytes) -> tuple[int, int]:
+    """Both halves of a key's hash, as signed numbers."""
+    return _signed(xxh64_intdigest(key)), _signed(xxh64_intdigest(key, KEY_SEED))
+
+
+def value_hash(record: Record) -> int:
+    """The hash of a value and, after it, of the headers as they are encoded."""
+    found = xxh64_intdigest(record.value or b"")
+    return _signed(xxh64_intdigest(record.headers, found) if record.headers else found)
+
+
+def _signed(number: int) -> int:
+    return number - _WRAP if number >= _SIGN else number
+
+
+# A record's key as text for people and tables, whatever bytes it is of.
+
+MOST_CHARACTERS = 200  # of a text that are shown
+_MOST_BYTES = 100  # of other bytes
+_HEXADECIMAL = "0x"
+
+
+def shown_key(key: bytes) -> str:
+    """A key as text: UTF-8 as it is, with backslashes and whatever is not printable escaped; other bytes as hexadecimal digits after 0x.
+
+    A text that itself begins with 0x begins with an escape, so no two keys that are shown whole look alike. Long ones are cut, and their
+    size in bytes follows.
+    """
+    try:
+        text = key.decode("utf-8")
+    except UnicodeDecodeError:
+        return _HEXADECIMAL + key[:_MOST_BYTES].hex() + ("" if len(key) <= _MOST_BYTES else _cut(key))
+    shown = "".join(map(_escaped, text[:MOST_CHARACTERS]))
+    if shown.startswith(_HEXADECIMAL):
+        shown = "\\x30" + shown[1:]
+    return shown if len(text) <= MOST_CHARACTERS else shown + _cut(key)
+
+
+def _escaped(character: str) -> str:
+    if character != "\\" and character.isprintable():
+        return character
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _cut(key: bytes) -> str:
+    return f"... ({len(key)} bytes)"

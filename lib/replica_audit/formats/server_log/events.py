@@ -14,10 +14,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from replica_audit.formats.server_log.log_layouts import time_in
-from replica_audit.formats.server_log.log_lines import LogLine, telling_lines
-from replica_audit.model import UNDEFINED_EPOCH
-from replica_audit.protocol.cluster.log_events import EventKind, LogEvent, millis_of
+from replica_audit.formats.server_log.log_lines import LogLine, telling_lines, time_in
+from replica_audit.model import UNDEFINED_EPOCH, LoggedVersions
+from replica_audit.protocol.comparison.observed import EventKind, LogEvent, millis_of
 
 _AROUND = 1500  # how far from its first telling words a message is looked for
 _SHOWN = 400
@@ -293,3 +292,43 @@ def _fetchers(content: bytes, blank: LogEvent) -> Iterator[LogEvent]:
 def _keyed(event: LogEvent, key: re.Match[bytes] | None) -> Iterator[LogEvent]:
     if key:
         yield event._replace(topic=key[1].decode(), partition=int(key[2]))
+
+
+# What a broker's server.log tells of versions: the release of its jars, and the inter-broker protocol that it was configured with.
+# Sources: AppInfoParser (`Kafka version: 2.4.1`, until 1.1 with a blank before the colon), AbstractConfig.logAll (a line for each
+# setting).
+
+_BLOCK = 1 << 18
+_LONGEST = 200  # bytes of a match, and more
+_RELEASE = re.compile(rb"Kafka version ?: (\d{1,3}\.\d[\w.+-]{0,80})")  # a vendor's with its suffix
+_PROTOCOL = re.compile(rb"inter\.broker\.protocol\.version = (\d{1,3}(?:\.\d{1,3}){1,3}(?:-IV\d{1,2})?)(?![\w.-])")
+
+
+def logged_versions(stream: BinaryIO, *, newest_first: bool = False) -> LoggedVersions:
+    """The versions that a server.log tells last: the broker may have been upgraded while it was written.
+
+    Args:
+        stream: the uncompressed text, at its beginning; read once and in bounded memory.
+        newest_first: the file has its newest line first: then the first ones count.
+
+    Raises:
+        OSError: the stream cannot be read. Nothing else is raised.
+    """
+    found: list[str | None] = [None, None]
+    before = b""
+    while chunk := stream.read(_BLOCK):
+        block = before + chunk
+        for place, (words, pattern) in enumerate(((b"Kafka version", _RELEASE), (b"inter.broker.protocol.version", _PROTOCOL))):
+            if not newest_first or found[place] is None:
+                found[place] = _version_in(block, words, pattern, newest_first=newest_first) or found[place]
+        before = block[-_LONGEST:]
+    return LoggedVersions(*found)
+
+
+def _version_in(block: bytes, words: bytes, pattern: re.Pattern[bytes], *, newest_first: bool) -> str | None:
+    at = block.find(words) if newest_first else block.rfind(words)
+    while at >= 0:
+        if match := pattern.match(block, at):
+            return match[1].decode()
+        at = block.find(words, at + 1) if newest_first else block.rfind(words, 0, at)
+    return None

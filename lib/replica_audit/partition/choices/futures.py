@@ -13,11 +13,10 @@ from replica_audit.partition.pairs.pair import Pair, measure
 from replica_audit.partition.pairs.sides import Side
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import Leadership
-from replica_audit.protocol.comparison.context import Context
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.comparison.commitment import Context
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import Judgement, Severity, Verdict, inconclusive, judge, stale_topic
-from replica_audit.rows.codes import Cause
+from replica_audit.rows.codes import Cause, Protocol
 from replica_audit.rows.replicas import FutureReplica
 
 _LOCAL = "local"

@@ -9,12 +9,12 @@ from replica_audit.partition.pairs import content, second_read
 from replica_audit.partition.pairs.sides import Side
 from replica_audit.partition.replicas.corrected_checkpoints import corrected_tables
 from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.protocol.comparison.compare_mode import CompareMode
-from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.commitment import Context
+from replica_audit.protocol.comparison.content import CompareMode
 from replica_audit.protocol.comparison.pair import Comparison, Effect
-from replica_audit.protocol.exchange.healed import Rejoin, rejoins
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.exchange.rejoin import Rejoin, rejoins
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.rows.codes import Protocol
 from replica_audit.rows.replicas import FollowerOnceCorrected
 
 

@@ -14,9 +14,8 @@ from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.pairs.content import ChangedBatchesError, only_in_follower
 from replica_audit.partition.pairs.pair import Measured, Pair, measure
 from replica_audit.partition.pairs.sides import Side
-from replica_audit.protocol.cluster.elections import with_preference
+from replica_audit.protocol.cluster.cluster_history import with_preference
 from replica_audit.protocol.cluster.topic_ids import TopicIdsInDoubt
-from replica_audit.protocol.comparison.already_cut import as_truncated, has_truncated
 from replica_audit.protocol.comparison.candidates import (
     Candidate,
     Cost,
@@ -29,6 +28,7 @@ from replica_audit.protocol.comparison.candidates import (
     with_new_epoch,
 )
 from replica_audit.protocol.comparison.commitment import Evidence
+from replica_audit.protocol.comparison.copied_earlier import as_truncated, has_truncated
 from replica_audit.protocol.comparison.pair import Comparison, catches_up, removal_start
 from replica_audit.protocol.epochs.lineage import Span, without
 from replica_audit.protocol.exchange.alternatives import traffic, what_if

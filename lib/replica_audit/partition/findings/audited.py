@@ -11,9 +11,9 @@ from replica_audit.partition.findings.transactions import MarkerMissing
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause, Leadership
-from replica_audit.protocol.cluster.log_events import LogEvent
 from replica_audit.protocol.cluster.topic_ids import TopicIdsInDoubt
-from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.commitment import Context
+from replica_audit.protocol.comparison.observed import LogEvent
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.partition_findings import FindingAbout
 from replica_audit.rows.findings import BatchDamage, FoundFinding

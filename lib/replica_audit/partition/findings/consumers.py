@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from replica_audit.model import CommittedOffset, PartitionMetadata
+from replica_audit.protocol import consumers
 from replica_audit.protocol.cluster.leadership import INFERRED, Leadership
 from replica_audit.protocol.comparison.candidates import next_epoch, with_new_epoch
-from replica_audit.protocol.comparison.context import Context
-from replica_audit.protocol.consumers import impact
+from replica_audit.protocol.comparison.commitment import Context
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.what_if import WhatIfLeader
@@ -64,15 +64,15 @@ def impact_rows(
         if commit.topic_id and topic_id and commit.topic_id != topic_id:
             continue  # of an earlier topic of this name
         if leader is None or leader.unreadable:
-            yield impact.unknown(commit, "the leader's log is not in the input, or cannot be read")
+            yield consumers.unknown(commit, "the leader's log is not in the input, or cannot be read")
         elif is_election_open:
-            yield impact.unknown(commit, "nobody leads the partition, and it is not known with which records the next leader leads")
+            yield consumers.unknown(commit, "nobody leads the partition, and it is not known with which records the next leader leads")
         elif leader.topic_id and leader.topic_id != topic_id:
-            yield impact.unknown(commit, "the leader's log is of an earlier topic of this name")
+            yield consumers.unknown(commit, "the leader's log is of an earlier topic of this name")
         else:
             others = [replica for replica in replicas.values() if replica.broker_id != leader.broker_id and _same(replica, leader)]
-            known = impact.known(leader, metadata.elections, commit, context, leader_is_down=leader_is_down)
-            yield impact.assess(leader, others, commit, known)
+            known = consumers.known(leader, metadata.elections, commit, context, leader_is_down=leader_is_down)
+            yield consumers.assess(leader, others, commit, known)
 
 
 def _same(replica: Replica, leader: Replica) -> bool:

@@ -11,7 +11,7 @@ from replica_audit.partition.findings.transactions import hanging_of
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.replicas.copied_at import copied_at_ms
 from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.protocol.comparison.holes import missing_everywhere
+from replica_audit.protocol.comparison.pair import missing_everywhere
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.transactions.open_transactions import hanging_sentence, marker_missing_sentence
 from replica_audit.protocol.verdict.partition_findings import (

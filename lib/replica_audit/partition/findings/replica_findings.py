@@ -7,11 +7,20 @@ from dataclasses import replace
 
 from replica_audit.partition.findings.audited import NOBODY, Audited, of_verdict
 from replica_audit.protocol.cluster.leadership import INFERRED
-from replica_audit.protocol.cluster.log_events import EventKind
+from replica_audit.protocol.comparison.observed import EventKind
 from replica_audit.protocol.exchange.cuts import lies_inside_a_batch
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.protocol.verdict.ends import FETCH_FAILS, FailedFetch, LostEnd, electable_by, gone_sentence, lost_ends, torn_sentence
-from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
+from replica_audit.protocol.verdict.partition_findings import (
+    FETCH_FAILS,
+    FailedFetch,
+    FindingAbout,
+    LostEnd,
+    PartitionCode,
+    electable_by,
+    gone_sentence,
+    lost_ends,
+    torn_sentence,
+)
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.rows.findings import FoundFinding
 from replica_audit.rows.pairs import ReplicaVerdict

@@ -8,7 +8,7 @@ from replica_audit.model import PartitionMetadata
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.protocol.cluster.fencing import DOWN, Belief, as_told, fetch_error, isr_objection, standings
 from replica_audit.protocol.cluster.leadership import Leadership
-from replica_audit.protocol.cluster.min_isr import last_value
+from replica_audit.protocol.cluster.metadata_image import last_value
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.rows.pairs import ReplicaVerdict

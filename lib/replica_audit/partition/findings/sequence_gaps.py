@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from replica_audit.model import UNDEFINED_EPOCH, PartitionMetadata, SequenceGap
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import NO_LEADER, Leadership
-from replica_audit.protocol.comparison.context import Context
-from replica_audit.protocol.transactions.lost_sequences import LogOfProducers, lost_sequences
+from replica_audit.protocol.comparison.commitment import Context
+from replica_audit.protocol.transactions.open_transactions import LogOfProducers, lost_sequences
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity
 from replica_audit.rows.columns import utc

@@ -15,7 +15,7 @@ from replica_audit.model import PartitionMetadata
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.pairs.second_read import by_transaction
 from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.protocol.cluster.set_aside import AtStart, SetAsideBecause, at_start, set_aside_because
+from replica_audit.protocol.cluster.topic_ids import AtStart, SetAsideBecause, at_start, set_aside_because
 from replica_audit.protocol.epochs.lineage import Span, history_of_runs, without
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from replica_audit.partition.findings.acknowledging import acknowledging
-from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
-from replica_audit.protocol.verdict.confirmation import Status, is_resolved
+from replica_audit.protocol.verdict.acknowledgement import Acknowledgements, Status, is_resolved
 from replica_audit.rows.findings import CheckedPartition, FoundFinding, RunFinding
 
 

@@ -27,7 +27,7 @@ from replica_audit.protocol.transactions.open_transactions import (
     open_transactions,
     state_of,
 )
-from replica_audit.protocol.transactions.segment_producers import producers_of_log
+from replica_audit.protocol.transactions.producer_spans import producers_of_log
 from replica_audit.protocol.verdict.partition_findings import CLOCKS_DIFFER_MS
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.rows.columns import utc

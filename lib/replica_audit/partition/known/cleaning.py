@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.model import Segment
 from replica_audit.partition.known.known_partition import KnownPartition
-from replica_audit.protocol.comparison.signs_of_cleaning import lacks_records, shows_cleaning
+from replica_audit.protocol.comparison.compaction import lacks_records, shows_cleaning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,13 +18,21 @@ from replica_audit.partition.known.log_directories import (
     whole_brokers,
 )
 from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment, release_of
-from replica_audit.protocol.cluster.generation import Generation, describes_producers, generation, protocol_of_moves
-from replica_audit.protocol.cluster.message_format import MessageFormats, message_formats
 from replica_audit.protocol.cluster.metadata_image import BrokerState
-from replica_audit.protocol.cluster.versions import lowest, lowest_told, release
-from replica_audit.protocol.comparison.compare_mode import CompareMode
-from replica_audit.protocol.exchange.replay import Protocol
+from replica_audit.protocol.cluster.versions import (
+    Generation,
+    MessageFormats,
+    describes_producers,
+    generation,
+    lowest,
+    lowest_told,
+    message_formats,
+    protocol_of_moves,
+    release,
+)
+from replica_audit.protocol.comparison.content import CompareMode
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
+from replica_audit.rows.codes import Protocol
 
 # a fenced broker may be dead or frozen: of it nothing is known
 _STATES: Mapping[str, str] = {BrokerState.UP: "up", BrokerState.STARTING: "up", BrokerState.STOPPING: "up", BrokerState.STOPPED: "stopped"}

@@ -19,8 +19,8 @@ from replica_audit.model import (
     StoredDamage,
     TransactionState,
 )
-from replica_audit.protocol.cluster.log_events import LogEvent
-from replica_audit.protocol.comparison.differing_keys import DifferingKeys
+from replica_audit.protocol.comparison.compaction import DifferingKeys
+from replica_audit.protocol.comparison.observed import LogEvent
 
 # Reads the batches of segments of a replica of a broker again, from the one that holds an offset on, each segment after the other; the
 # runs that their scans found are given. Raises UnreadBatchesError where they can no longer be read.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from replica_audit.protocol.comparison.committed import Committed
+from replica_audit.protocol.comparison.commitment import Committed
 from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.verdict.verdict import Judgement, Verdict
 from replica_audit.rows.pairs import CommittedSpan

@@ -6,21 +6,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import zip_longest
 
-from replica_audit.formats.segment.content_digest import digest_offset
+from replica_audit.formats.segment.segment_fold import digest_offset
 from replica_audit.model import BatchHeader
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.comparison.content import (
     ContentComparison,
     ContentDifference,
+    LocatedDifference,
     Offsets,
     WindowComparison,
     compare_windows,
     lacks_epochs,
+    locate,
 )
-from replica_audit.protocol.comparison.differing_records import DifferingRecords, differing_records
-from replica_audit.protocol.comparison.located import LocatedDifference, locate
 from replica_audit.protocol.comparison.pair import Comparison, removal_start
+from replica_audit.protocol.comparison.record_cursor import DifferingRecords, differing_records
 from replica_audit.protocol.epochs.lineage import Span
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from replica_audit.model import HashedRecord, StoredBatch
-from replica_audit.protocol.comparison.differing_keys import RecordComparison
-from replica_audit.protocol.comparison.differing_records import DifferingRecords
+from replica_audit.protocol.comparison.compaction import RecordComparison
 from replica_audit.protocol.comparison.pair import Comparison
-from replica_audit.protocol.comparison.record_cursor import DifferingRecord
+from replica_audit.protocol.comparison.record_cursor import DifferingRecord, DifferingRecords
 from replica_audit.protocol.epochs.lineage import Piece
 from replica_audit.protocol.verdict.verdict import Judgement, Verdict
 from replica_audit.rows.pairs import (

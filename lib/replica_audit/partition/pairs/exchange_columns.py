@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from replica_audit.protocol.comparison.afterwards import learnt_epochs
-from replica_audit.protocol.comparison.pair import Effect
+from replica_audit.protocol.comparison.pair import Effect, learnt_epochs
 from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.exchange.replay import Step, Truncation, is_round
-from replica_audit.protocol.exchange.replica_state import ReplicaState
+from replica_audit.protocol.exchange.replica import ReplicaState
 from replica_audit.rows.pairs import AddedTableEntry, ExchangeRound
 
 

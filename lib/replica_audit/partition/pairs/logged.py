@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from replica_audit.protocol.cluster.log_events import LogEvent
-from replica_audit.protocol.comparison.observed import ObservedTruncation, agrees
+from replica_audit.protocol.comparison.observed import LogEvent, ObservedTruncation, agrees
 from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.rows.pairs import ContradictingLine
 

@@ -8,9 +8,8 @@ from replica_audit.partition.pairs.pair import PairKeys, verdict_row
 from replica_audit.partition.replicas.known_empty import MADE_EMPTY
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.topic_ids import TopicIdsInDoubt
-from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.verdict import Judgement, Verdict, inconclusive
-from replica_audit.rows.codes import Cause
+from replica_audit.rows.codes import Cause, Protocol
 from replica_audit.rows.pairs import ReplicaVerdict
 
 

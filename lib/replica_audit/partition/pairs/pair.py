@@ -20,24 +20,30 @@ from replica_audit.partition.pairs.logged import did_otherwise
 from replica_audit.partition.pairs.second_read import lost_by_transaction
 from replica_audit.partition.pairs.sides import Side
 from replica_audit.protocol.cluster.leadership import Leadership
-from replica_audit.protocol.cluster.log_events import LogEvent
-from replica_audit.protocol.comparison.afterwards import conflicts, differences, ends_with_election, restarts_once_failed
-from replica_audit.protocol.comparison.already_cut import Since, has_truncated
-from replica_audit.protocol.comparison.commitment import Evidence
-from replica_audit.protocol.comparison.committed import by_evidence
-from replica_audit.protocol.comparison.compare_mode import CompareMode
-from replica_audit.protocol.comparison.context import Context
-from replica_audit.protocol.comparison.observed import ObservedTruncation, observe
-from replica_audit.protocol.comparison.pair import Comparison, Effect, catches_up, difference, removal_start, still_diverged
+from replica_audit.protocol.comparison.commitment import Context, Evidence, by_evidence
+from replica_audit.protocol.comparison.content import CompareMode
+from replica_audit.protocol.comparison.copied_earlier import Since, has_truncated
+from replica_audit.protocol.comparison.observed import LogEvent, ObservedTruncation, observe
+from replica_audit.protocol.comparison.pair import (
+    Comparison,
+    Effect,
+    catches_up,
+    conflicts,
+    difference,
+    differences,
+    ends_with_election,
+    removal_start,
+    restarts_once_failed,
+    still_diverged,
+)
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable, end_offset_for, kip101_end_offset_for
 from replica_audit.protocol.epochs.lineage import Span, covered
 from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.exchange.cuts import Removal, measure_loss
-from replica_audit.protocol.exchange.replay import Protocol, Truncation
-from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.protocol.exchange.replica_state import ReplicaState
-from replica_audit.protocol.exchange.truncation import RULES
+from replica_audit.protocol.exchange.replay import RULES, Truncation
+from replica_audit.protocol.exchange.replica import Replica, ReplicaState
 from replica_audit.protocol.verdict.verdict import Judgement, Severity, Verdict, judge
+from replica_audit.rows.codes import Protocol
 from replica_audit.rows.pairs import EpochEndOffset, RecordsByTransaction, ReplicaVerdict, TruncationPoint
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from replica_audit.formats.segment.hashed_records import key_hash
+from replica_audit.formats.segment.records import key_hash
 from replica_audit.model import HashedRecord
 from replica_audit.partition.pairs.decided_columns import record_differences
 from replica_audit.partition.pairs.pair import Measured, Pair
 from replica_audit.partition.pairs.shown_keys import ShownKeys, text_of
-from replica_audit.protocol.comparison.compaction import CompactionCause, KeyRecord
-from replica_audit.protocol.comparison.differing_keys import DifferingKey, RecordComparison
-from replica_audit.protocol.comparison.differing_records import DifferingRecords
+from replica_audit.protocol.comparison.compaction import CompactionCause, DifferingKey, KeyRecord, RecordComparison
+from replica_audit.protocol.comparison.record_cursor import DifferingRecords
 from replica_audit.rows.records import CompactionDifference, ComparedRecord, RecordDifference, SurvivingRecord
 
 

@@ -14,9 +14,8 @@ from replica_audit.partition.known.known_partition import KnownPartition
 from replica_audit.partition.pairs.pair import Measured, Pair
 from replica_audit.partition.pairs.sides import Side
 from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.protocol.cluster.in_sync import in_sync_since
-from replica_audit.protocol.comparison.compaction import ComparedLogs, KeptLog
-from replica_audit.protocol.comparison.differing_keys import RecordComparison, compared
+from replica_audit.protocol.cluster.cluster_history import in_sync_since
+from replica_audit.protocol.comparison.compaction import ComparedLogs, KeptLog, RecordComparison, compared
 from replica_audit.protocol.comparison.pair import removal_start
 from replica_audit.protocol.verdict.verdict import Verdict, judge
 

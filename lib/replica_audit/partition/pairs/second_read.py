@@ -13,7 +13,7 @@ from replica_audit.protocol.epochs.lineage import Span
 from replica_audit.protocol.exchange.cuts import Removal, can_fail_to_append, lies_inside_a_batch, measure_removal
 from replica_audit.protocol.exchange.replay import Truncation
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.protocol.salvage.by_transaction import may_have_transactions, records_by_transaction
+from replica_audit.protocol.salvage import may_have_transactions, records_by_transaction
 from replica_audit.rows.pairs import RecordsByTransaction
 
 MOST_BATCHES = 1_000_000  # of a log that are read again for their transactions: some ten seconds

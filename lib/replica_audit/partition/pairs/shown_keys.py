@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from replica_audit.formats.segment.shown_key import shown_key
+from replica_audit.formats.segment.records import shown_key
 from replica_audit.model import StoredBatch
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.replicas.loading import Loaded

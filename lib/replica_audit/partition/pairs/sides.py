@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.commitment import Context
 from replica_audit.protocol.comparison.copied_earlier import seen_as_far
 from replica_audit.protocol.exchange.replica import Replica
 

@@ -13,9 +13,7 @@ from replica_audit.partition.known.known_partition import KnownPartition, ReadAg
 from replica_audit.partition.replicas.corrected_checkpoints import with_corrections
 from replica_audit.partition.replicas.loading import Loaded, is_compared, load, refuse_twins
 from replica_audit.protocol.epochs.epoch_table import EMPTY, table
-from replica_audit.protocol.epochs.log_front import deleted_until, known_start
-from replica_audit.protocol.epochs.replaced_segments import replaced_segments
-from replica_audit.protocol.epochs.replica_log import after_swaps
+from replica_audit.protocol.epochs.replica_log import after_swaps, deleted_until, known_start, replaced_segments
 from replica_audit.rows.codes import Cause
 
 Readers = tuple[ReadAgain, ReadStored, ReadSnapshot]

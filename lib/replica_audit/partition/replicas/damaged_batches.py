@@ -9,8 +9,7 @@ from itertools import chain, islice
 from operator import itemgetter
 
 from replica_audit.formats.segment.record_batch import LAST_OFFSET
-from replica_audit.formats.segment.segment_problems import NO_BATCH, WRONG_CRC
-from replica_audit.formats.segment.segment_scan import TAILS
+from replica_audit.formats.segment.segment_scan import NO_BATCH, TAILS, WRONG_CRC
 from replica_audit.model import BatchHeader, BatchRun, Problem, SegmentFile, StoredBatch, StoredDamage
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.replicas.loading import Loaded
@@ -30,8 +29,7 @@ from replica_audit.protocol.comparison.damaged import (
     votes,
     weigh,
 )
-from replica_audit.protocol.epochs.epoch_table import epoch_for_offset, table
-from replica_audit.protocol.epochs.runs import ascending
+from replica_audit.protocol.epochs.epoch_table import ascending, epoch_for_offset, table
 from replica_audit.rows.records import DamagedBatch
 from replica_audit.rows.runs import ReportedProblem
 

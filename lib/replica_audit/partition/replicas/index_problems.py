@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from replica_audit.formats.indexes.index_check import TRANSACTION_INDEX_KIND
+from replica_audit.formats.indexes import TRANSACTION_INDEX_KIND
 from replica_audit.model import MISLEADING_INDEX, PERHAPS_MISLEADING_INDEX, Problem, ReplicaFiles, Segment
 from replica_audit.partition.replicas.replica_problems import cleaner_offset
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from replica_audit.model import PartitionMetadata
-from replica_audit.protocol.cluster.elections import beginnings, given_up
+from replica_audit.protocol.cluster.cluster_history import beginnings, given_up
 from replica_audit.protocol.cluster.metadata_image import ElectionKind
 from replica_audit.protocol.epochs.lineage import covered
 from replica_audit.protocol.exchange.replica import Replica

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replica_audit.formats.log_dir.names import METADATA_TOPIC, SNAPSHOT
-from replica_audit.formats.segment.segment_problems import NO_BATCH, TEXT_NOT_WHOLE
+from replica_audit.formats.segment.segment_scan import NO_BATCH, TEXT_NOT_WHOLE
 from replica_audit.frozen import made_quickly
 from replica_audit.model import (
     NOT_USED,
@@ -37,13 +37,11 @@ from replica_audit.partition.replicas.replica_problems import (
 from replica_audit.protocol.epochs.checkpoint_repair import Correction
 from replica_audit.protocol.epochs.epoch_table import EMPTY, table
 from replica_audit.protocol.epochs.lineage import Span, history_of_runs, history_with_remote
-from replica_audit.protocol.epochs.log_front import emptied_segment
 from replica_audit.protocol.epochs.once import once
-from replica_audit.protocol.epochs.replica_log import LoadedLog, after_swaps, epochs_from_runs, load_log
-from replica_audit.protocol.exchange.looks import Look
-from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.epochs.replica_log import LoadedLog, after_swaps, emptied_segment, epochs_from_runs, load_log
+from replica_audit.protocol.exchange.replica import Look, Replica
 from replica_audit.protocol.transactions.open_transactions import OpenTransaction
-from replica_audit.protocol.transactions.segment_producers import producers_of_log
+from replica_audit.protocol.transactions.producer_spans import producers_of_log
 from replica_audit.protocol.verdict.reasons import goes_back
 from replica_audit.rows.codes import Cause
 

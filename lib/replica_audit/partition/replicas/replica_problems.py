@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT, HIGH_WATERMARKS, LOG_STARTS
-from replica_audit.formats.segment.segment_problems import ENDS_IN_NO_BATCH, IF_IT_LEADS
-from replica_audit.formats.segment.segment_scan import GOES_BACK
+from replica_audit.formats.segment.segment_scan import ENDS_IN_NO_BATCH, GOES_BACK, IF_IT_LEADS
 from replica_audit.model import PartitionMetadata, Problem, ReplicaFiles, Segment
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 

@@ -8,10 +8,8 @@ from operator import itemgetter
 from replica_audit.model import UNDEFINED_EPOCH, BatchRun, PartitionMetadata, ScannedSegment
 from replica_audit.partition.replicas.corrected_checkpoints import corrected_content
 from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.protocol.epochs.checkpoint_repair import Undetermined
-from replica_audit.protocol.epochs.epoch_table import EMPTY
-from replica_audit.protocol.epochs.reconcile import reconcile
-from replica_audit.protocol.epochs.runs import joined
+from replica_audit.protocol.epochs.checkpoint_repair import Undetermined, reconcile
+from replica_audit.protocol.epochs.epoch_table import EMPTY, joined
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.rows.columns import utc
 from replica_audit.rows.replicas import CorrectedLine, EpochStartOffset, FollowerOnceCorrected, ReplicaLog, SegmentEpoch

@@ -1,33 +1,236 @@
-"""The cluster's metadata as the records of the metadata log make it: topics, leaders, leader epochs, ISR, and who led each epoch.
+"""The cluster's metadata as the records of the metadata log make it: topics and their settings, leaders, leader epochs, ISR.
 
 Sources: PartitionRegistration.merge, TopicsDelta, ClusterDelta, ElectionResult and PartitionChangeBuilder (metadata, 4.2.0), KIP-966 (ELR).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from replica_audit.model import BrokerEvent, Election, IsrChange, PartitionMetadata
-from replica_audit.protocol.cluster.delete_retention import retention_in
-from replica_audit.protocol.cluster.leader_settings import REMOTE_STORAGE, UNCLEAN_ELECTION, flag_in
-from replica_audit.protocol.cluster.metadata_changes import (
-    NO_LEADER_CHANGE,
-    BrokerFenced,
-    BrokerRegistered,
-    BrokerStops,
-    ConfigSet,
-    ElrCleared,
-    FeatureSet,
-    MetadataRecord,
-    PartitionChanged,
-    PartitionSet,
-    TopicCreated,
-    TopicRemoved,
+from replica_audit.model import BrokerEvent, Election, IsrChange, MinIsrSetting, PartitionMetadata
+
+# What the records of KRaft's metadata log say, of those that concern topics, partitions, brokers, features and configurations.
+# Source: the message definitions of Kafka's metadata module (4.3.1); the classes bear the names of what happened, not of the records.
+
+
+NO_LEADER_CHANGE = -2
+
+
+class TopicCreated(NamedTuple):
+    """TopicRecord."""
+
+    topic: str
+    topic_id: str
+
+
+class TopicRemoved(NamedTuple):
+    """RemoveTopicRecord."""
+
+    topic_id: str
+
+
+class PartitionSet(NamedTuple):
+    """PartitionRecord: the whole state of a partition."""
+
+    partition: int
+    topic_id: str
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    recovering: bool
+    elr: tuple[int, ...]
+    last_known_elr: tuple[int, ...]
+    removing: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+
+
+class PartitionChanged(NamedTuple):
+    """PartitionChangeRecord; None, and `NO_LEADER_CHANGE` for the leader, where the record leaves a field as it was."""
+
+    partition: int
+    topic_id: str
+    isr: tuple[int, ...] | None
+    leader: int
+    replicas: tuple[int, ...] | None
+    recovering: bool | None
+    elr: tuple[int, ...] | None
+    last_known_elr: tuple[int, ...] | None
+    removing: tuple[int, ...] | None = None
+    adding: tuple[int, ...] | None = None
+
+
+class BrokerFenced(NamedTuple):
+    """A change of a broker's registration. `fenced` is None where it is unregistered."""
+
+    broker_id: int
+    fenced: bool | None
+
+
+class BrokerRegistered(NamedTuple):
+    """A broker's process has started, and is fenced until it has caught up with the metadata; in a snapshot, its state.
+
+    `stops`: it is in a controlled shutdown, or went through one; only a snapshot says so. `broker_epoch` is higher with every start.
+    `log_dirs`: the ids of its log directories that are online (KIP-858), empty before 3.7.
+    """
+
+    broker_id: int
+    fenced: bool
+    stops: bool = False
+    broker_epoch: int = -1
+    log_dirs: tuple[str, ...] = ()
+
+
+class BrokerStops(NamedTuple):
+    """A broker has begun a controlled shutdown."""
+
+    broker_id: int
+
+
+class FeatureSet(NamedTuple):
+    """FeatureLevelRecord."""
+
+    name: str
+    level: int
+
+
+class ConfigSet(NamedTuple):
+    """ConfigRecord; a value of None removes the key."""
+
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+
+
+class ElrCleared(NamedTuple):
+    """ClearElrRecord; an empty name clears every topic's."""
+
+    topic: str
+
+
+MetadataRecord = (
+    TopicCreated
+    | TopicRemoved
+    | PartitionSet
+    | PartitionChanged
+    | BrokerFenced
+    | BrokerRegistered
+    | BrokerStops
+    | FeatureSet
+    | ConfigSet
+    | ElrCleared
 )
-from replica_audit.protocol.cluster.min_isr import NAME as MIN_ISR
-from replica_audit.protocol.cluster.min_isr import MinIsrLog
+
+
+# delete.retention.ms of a topic: how long its cleaners keep a tombstone or a marker after they first saw it (TopicConfig, LogConfig).
+
+DEFAULT_DELETE_RETENTION_MS = 24 * 60 * 60 * 1000
+
+
+def retention_in(value: object, default: int | None = None) -> int | None:
+    """The milliseconds that a setting gives; the default where there is none, None where it is not a number that Kafka would take."""
+    return default if value is None else _natural_number(value, 2**63 - 1)
+
+
+def _natural_number(value: object, largest: int) -> int | None:
+    text = str(value).strip()
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(largest))
+    return int(text) if is_number and int(text) <= largest else None
+
+
+# Settings of a topic that elections and reassignments go by, as a configuration has them: text (TopicConfig, ConfigDef.parseType).
+
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+REMOTE_STORAGE = "remote.storage.enable"  # of a topic (KIP-405)
+_FLAGS = {"true": True, "false": False}
+
+
+def flag_in(value: object) -> bool | None:
+    """What a setting of two values says; None where there is none, or it is neither."""
+    return None if value is None else _FLAGS.get(str(value).strip().lower())
+
+
+def count_in(value: object) -> int | None:
+    """The number of replicas that a setting gives, from 1; None where there is none, or it is not such a number."""
+    return None if value is None else _natural_number(value, 2**31 - 1) or None
+
+
+# min.insync.replicas as the metadata log sets it, by topic, by broker and as the cluster's default, and what held while a leader led.
+# Source: LogConfig.fromProps and DynamicBrokerConfig: a topic's own setting wins, then the broker's, then the default of all brokers, then
+# what server.properties says, which no record tells. With eligible leader replicas (KIP-966) the cluster's default is always set.
+
+NAME = "min.insync.replicas"
+CLUSTER_DEFAULT = -1
+
+
+@dataclass(slots=True)
+class MinIsrLog:
+    """Every setting that was replayed, in order: `of_brokers` (the cluster's default among them) and those of each topic."""
+
+    of_brokers: list[MinIsrSetting] = field(default_factory=list)
+    of_topics: dict[str, list[MinIsrSetting]] = field(default_factory=dict)
+
+    def set_topic(self, topic: str, value: str | None, offset: int) -> None:
+        """Replay a topic's setting; None removes it."""
+        self.of_topics.setdefault(topic, []).append(MinIsrSetting(_number(value), offset))
+
+    def set_broker(self, broker: str, value: str | None, offset: int) -> None:
+        """Replay a broker's setting, or the cluster's default where the name is empty."""
+        if not broker or broker.isdecimal():
+            self.of_brokers.append(MinIsrSetting(_number(value), offset, int(broker) if broker else CLUSTER_DEFAULT))
+
+    def restarted(self, offset: int) -> MinIsrLog:
+        """The settings when a snapshot is loaded: all have ended, because it sets again what still holds."""
+        ended = {setting.broker for setting in self.of_brokers}
+        return MinIsrLog(
+            of_brokers=[*self.of_brokers, *(MinIsrSetting(None, offset, broker) for broker in ended)],
+            of_topics={topic: [*found, MinIsrSetting(None, offset)] for topic, found in self.of_topics.items()},
+        )
+
+
+def _number(value: str | None) -> int | None:
+    return int(value) if value is not None and value.isdecimal() else None
+
+
+def values_between(
+    of_topic: Sequence[MinIsrSetting], of_brokers: Sequence[MinIsrSetting], broker: int, first: int, end: int | None
+) -> set[int | None]:
+    """What min.insync.replicas was for a topic on a broker, from a metadata offset (inclusive) to another (exclusive; None: the last one).
+
+    None among the values: only server.properties could say, or Kafka's default of 1 held.
+    """
+    levels = _levels(of_topic, of_brokers, broker)
+    changes = {setting.metadata_offset for level in levels for setting in level}
+    at = [first, *(offset for offset in changes if first < offset and (end is None or offset < end))]
+    return {_in_effect(levels, offset) for offset in at}
+
+
+def last_value(of_topic: Sequence[MinIsrSetting], of_brokers: Sequence[MinIsrSetting], broker: int) -> int | None:
+    """What min.insync.replicas is for a topic on a broker by all that the log says; None: only server.properties could say, or it is 1."""
+    levels = _levels(of_topic, of_brokers, broker)
+    return _in_effect(levels, max((setting.metadata_offset for level in levels for setting in level), default=0))
+
+
+def _levels(
+    of_topic: Sequence[MinIsrSetting], of_brokers: Sequence[MinIsrSetting], broker: int
+) -> tuple[Sequence[MinIsrSetting], Sequence[MinIsrSetting], Sequence[MinIsrSetting]]:
+    """The settings that count, the strongest first."""
+    own = [setting for setting in of_brokers if setting.broker == broker]
+    return of_topic, own, [setting for setting in of_brokers if setting.broker == CLUSTER_DEFAULT]
+
+
+def _in_effect(levels: Sequence[Sequence[MinIsrSetting]], offset: int) -> int | None:
+    for level in levels:
+        value = next((setting.value for setting in reversed(level) if setting.metadata_offset <= offset), None)
+        if value is not None:
+            return value
+    return None
+
 
 UNKNOWN_TIME = -1
 _LAST_EPOCH = 2**31 - 1
@@ -171,9 +374,9 @@ class MetadataImage:
 
     def _configure(self, record: ConfigSet, at: Position) -> None:
         resource_type, name, key, value = record
-        if (resource_type, key) == (_TOPIC, MIN_ISR):
+        if (resource_type, key) == (_TOPIC, NAME):
             self.min_isr.set_topic(name, value, at.offset)
-        elif (resource_type, key) == (_BROKER, MIN_ISR):
+        elif (resource_type, key) == (_BROKER, NAME):
             self.min_isr.set_broker(name, value, at.offset)
         elif value is None:
             self._configs.get((resource_type, name), {}).pop(key, None)

@@ -1,4 +1,4 @@
-"""Which release of Kafka a version string means, of Apache's builds and of vendors', who count in other ways.
+"""Which release of Kafka a version string means, and by which truncation rule and message format its brokers go.
 
 Sources: Confluent's table "Confluent Platform and Apache Kafka Compatibility" (-ccs is the community build, -ce Confluent Server; until 5.2
 brokers called themselves 1.1.1-cp1, Apache's number in front); Cloudera's "Managing Multiple Kafka Versions" (CDK, CDH 6); the names of
@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
+
+from replica_audit.rows.codes import Protocol
 
 LAST_IV = 99  # a version without -IVn stands for the last one of its release
 
@@ -121,3 +124,147 @@ def _of(line: _Line | None, iv: int = LAST_IV) -> KafkaVersion | None:
     if minor > _LAST_MINOR.get(major, -1) or (major == 0 and minor < _FIRST_OF_0):
         return None
     return KafkaVersion(major, minor, iv)
+
+
+# Whether brokers use the epoch table of a log whose messages are in a format before v2, which has no epochs.
+# Sources: KAFKA-7897 (2.1.1; from 2.2 a broker deletes the file when it loads such a log, Log.initializeLeaderEpochCache and later
+# UnifiedLog.maybeCreateLeaderEpochCache), KIP-724 (from an inter-broker protocol of 3.0 on the setting is ignored: every log has a table).
+# Without a table a follower truncates to its high watermark (AbstractFetcherThread.truncateToHighWatermark), and a leader answers
+# undefined.
+
+TOPIC_FORMAT = "message.format.version"
+_V2_SINCE, _IGNORED_SINCE, _UNUSED_SINCE, _UNUSED_IN = (0, 11), (3, 0), (2, 2), "2.1.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageFormats:
+    """Of a cluster: whether its brokers leave tables of such logs alone, and log.message.format.version, None if that is not known."""
+
+    leave_tables_alone: bool = False
+    of_brokers: str | None = None
+
+    def has_table(self, of_topic: str | None, newest_magic: int | None) -> bool:
+        """Whether a broker uses the epoch table of a log.
+
+        Args:
+            of_topic: message.format.version of its topic, None if that is not known.
+            newest_magic: of the newest batch in the log, which says it where no setting does; None if there is none.
+        """
+        told = kafka_version(of_topic or self.of_brokers)
+        if not self.leave_tables_alone:
+            return True
+        return (newest_magic is None or newest_magic >= 2) if told is None else told[:2] >= _V2_SINCE
+
+
+def message_formats(
+    *, broker_version: str | None, inter_broker_protocol: str | None, is_kraft: bool, of_brokers: str | None
+) -> MessageFormats:
+    """What holds in a cluster.
+
+    Args:
+        broker_version: release of the brokers, the lowest where they differ.
+        inter_broker_protocol: the setting; that of the brokers' release where it is not known.
+        is_kraft: whether the cluster has a metadata.version, which is an inter-broker protocol of 3.0 or later.
+        of_brokers: log.message.format.version.
+    """
+    broker, protocol = kafka_version(broker_version), kafka_version(inter_broker_protocol)
+    release, ibp = broker or protocol, protocol or broker
+    if is_kraft or release is None or ibp is None or ibp[:2] >= _IGNORED_SINCE:
+        return MessageFormats()
+    is_mended = release[:2] >= _UNUSED_SINCE or (broker_version or "").startswith(_UNUSED_IN)
+    return MessageFormats(leave_tables_alone=is_mended, of_brokers=of_brokers)
+
+
+# Which generation of the truncation rule a cluster runs.
+# The inter-broker protocol decides, not the version of the jars; truncate-on-fetch needs followers of 2.8 besides (KAFKA-10554).
+
+
+class Generation(NamedTuple):
+    """The rule and, in words, what it was derived from."""
+
+    protocol: Protocol
+    reason: str
+
+
+def generation(
+    *,
+    requested: str | None,
+    inter_broker_protocol: str | None,
+    metadata_version: int | None,
+    broker_version: str | None,
+    has_metadata_log: bool = False,
+    logged_protocol: str | None = None,
+    logged_version: str | None = None,
+) -> Generation:
+    """Choose the rule.
+
+    Args:
+        requested: a `Protocol` value asked for by the user; None or `auto` derives it.
+        inter_broker_protocol: `inter.broker.protocol.version`, such as `2.4-IV1`.
+        metadata_version: the finalised level of the feature `metadata.version`: its presence alone means KRaft, 3.0 or later.
+        broker_version: release of the brokers, such as `4.2.0` or a vendor's `5.5.1-ccs`.
+        has_metadata_log: whether the input holds a `__cluster_metadata-0`, which only KRaft writes.
+        logged_protocol: the inter-broker protocol by the brokers' own logs, the lowest of several.
+        logged_version: the release of the brokers by their own logs, the lowest of several.
+    """
+    if requested and requested != "auto":
+        return Generation(Protocol(requested), "given with --protocol")
+    ibp, broker = kafka_version(inter_broker_protocol), kafka_version(broker_version)
+    if ibp:
+        return Generation(_by_inter_broker_protocol(ibp, broker), f"inter.broker.protocol.version {inter_broker_protocol}")
+    if metadata_version is not None:
+        return Generation(Protocol.TRUNCATE_ON_FETCH, f"metadata.version level {metadata_version} (KRaft)")
+    if has_metadata_log:
+        return Generation(Protocol.TRUNCATE_ON_FETCH, "a metadata log is in the input (KRaft)")
+    in_log, of_log = kafka_version(logged_protocol), kafka_version(logged_version)
+    if in_log:
+        reason = f"inter.broker.protocol.version {logged_protocol} (server.log)"
+        return Generation(_by_inter_broker_protocol(in_log, broker or of_log), reason)
+    if broker:
+        return Generation(_by_inter_broker_protocol(broker, broker), f"broker version {shown(broker_version or '')}")
+    if of_log:
+        return Generation(_by_inter_broker_protocol(of_log, of_log), f"broker version {shown(logged_version or '')} (server.log)")
+    told = broker_version or logged_version
+    unknown = f"no version known (broker version {told} is none of Apache Kafka's)" if told else "no version known"
+    return Generation(Protocol.TRUNCATE_ON_FETCH, f"{unknown}: the rule of 2.8 and later")
+
+
+def describes_producers(*, broker_version: str | None, metadata_version: int | None, inter_broker_protocol: str | None) -> bool | None:
+    """Whether brokers answer DescribeProducers, as those of 3.0 and later do (KIP-664); None if that is not known.
+
+    Args:
+        broker_version: release of the brokers, the lowest where they differ.
+        metadata_version: as of `generation`.
+        inter_broker_protocol: likewise; brokers may be newer than it, never older.
+    """
+    if metadata_version is not None and metadata_version > 0:
+        return True
+    version, lower_bound = release(broker_version), release(inter_broker_protocol)
+    if lower_bound is not None and lower_bound >= (3, 0):
+        return True
+    return None if version is None else version >= (3, 0)
+
+
+def protocol_of_moves(applies: Protocol, broker_version: str | None = None) -> Protocol:
+    """The rule by which a future replica truncates (ReplicaAlterLogDirsThread, KIP-113).
+
+    Its leader is in the same process, so the version of the broker decides, not the inter-broker protocol, and there is always an epoch to
+    ask for; truncation on fetch is off (LocalLeaderEndPoint.isTruncationOnFetchSupported).
+
+    Args:
+        applies: the rule of the cluster's followers, by which to go where the version is not known.
+        broker_version: release of the brokers, such as `4.2.0`.
+    """
+    version = kafka_version(broker_version)
+    answers_with_epoch = version >= (2, 0, 0) if version else applies in (Protocol.KIP_279, Protocol.TRUNCATE_ON_FETCH)
+    return Protocol.KIP_279 if answers_with_epoch else Protocol.KIP_101
+
+
+def _by_inter_broker_protocol(ibp: KafkaVersion, broker: KafkaVersion | None) -> Protocol:
+    if ibp < (0, 11, 2):
+        return Protocol.HIGH_WATERMARK
+    if ibp < (2, 0, 0):
+        return Protocol.KIP_101
+    if ibp < (2, 7, 1) or (broker or ibp) < (2, 8, 0):
+        return Protocol.KIP_279
+    return Protocol.TRUNCATE_ON_FETCH

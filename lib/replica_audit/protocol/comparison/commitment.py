@@ -14,10 +14,10 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from replica_audit.model import MinIsrSetting, PartitionMetadata
-from replica_audit.protocol.cluster.cluster_history import ClusterHistory, Moment
-from replica_audit.protocol.cluster.metadata_image import BrokerState
-from replica_audit.protocol.cluster.min_isr import values_between
-from replica_audit.protocol.cluster.terms import FinalIsr, Term, final_isr, terms
+from replica_audit.protocol.cluster.cluster_history import ClusterHistory, FinalIsr, Moment, Term, final_isr, terms
+from replica_audit.protocol.cluster.metadata_image import BrokerState, values_between
+from replica_audit.protocol.comparison.compaction import TouchedBy
+from replica_audit.protocol.epochs import lineage
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
 from replica_audit.protocol.exchange.replica import Replica
 
@@ -192,3 +192,148 @@ def _stopped_at(leader: Replica | None, term: Term, history: CommitHistory, end:
     last = leader.history[-1].leader_epoch if leader.history else -1
     led_last = last == term.leader_epoch == latest_epoch(leader.log.epochs)
     return leader.high_watermark if led_last and not history.cluster.started_again(term.leader_id, term.states[0].since) else end
+
+
+# What a cut takes that was committed and that the leader does not hold, each offset under its strongest evidence.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """Removed offsets that were committed and that the leader does not hold; `bound` is the evidence."""
+
+    spans: tuple[lineage.Span, ...]
+    bound: Bound
+
+    @property
+    def offsets(self) -> int:
+        """How many."""
+        return lineage.covered((span.first_offset, span.end_offset) for span in self.spans)
+
+
+def by_evidence(found: Sequence[Committed]) -> dict[Evidence, int]:
+    """How many offsets each evidence proves, the strongest first."""
+    counts: dict[Evidence, int] = {}
+    for one in found:
+        counts[one.bound.evidence] = counts.get(one.bound.evidence, 0) + one.offsets
+    return counts
+
+
+def lost_commits(leader: Replica, follower: Replica, witnesses: Sequence[Replica], history: CommitHistory, first: int) -> list[Committed]:
+    """What was committed of the offsets that a follower's files lose, the strongest evidence first, no offset twice.
+
+    Args:
+        leader: who does not hold them; its own high watermark speaks of its own records, and proves nothing.
+        follower: that is cut.
+        witnesses: the partition's other readable replicas: one that holds the same records may prove that they were committed.
+        history: of the partition.
+        first: offset that goes.
+    """
+    known = {replica.broker_id: replica for replica in (follower, *witnesses)}
+    proofs = [(bound, witness) for witness in known.values() for bound in bounds(witness, history, known)]
+    found: list[Committed] = []
+    taken: list[lineage.Span] = []
+    for bound, witness in sorted(proofs, key=lambda proof: proof[0].strength):
+        spans = _lost(leader, follower, witness, bound, first)
+        for member in bound.members:
+            spans = _held_by(known.get(member), spans)
+        spans = lineage.without(spans, taken)
+        if spans:
+            taken += spans
+            found.append(Committed(spans=tuple(spans), bound=bound))
+    return found
+
+
+def _lost(leader: Replica, follower: Replica, witness: Replica, bound: Bound, first: int) -> list[lineage.Span]:
+    """What the follower shares with the witness below the bound, and the leader does not hold."""
+    end, leader_end = min(follower.log.log_end_offset, bound.end_offset), leader.log.log_end_offset
+    needs_epoch = witness is not follower or bound.evidence is not Evidence.CHECKPOINT
+    lost: list[lineage.Span] = []
+    for part in lineage.pieces(follower.history, witness.history, first, end):
+        epoch = part.left_epoch
+        if epoch is None or epoch != part.right_epoch or (needs_epoch and epoch < 0):
+            continue
+        # what retention took from the leader is not lost
+        start = max(part.first_offset, leader.begins)
+        lost += lineage.lacking(follower.history, leader.history, start, part.end_offset, missing_from=leader_end)
+    return lost
+
+
+def _held_by(replica: Replica | None, spans: Sequence[lineage.Span]) -> list[lineage.Span]:
+    """The part of spans that a replica holds in the same epochs."""
+    if replica is None:
+        return []
+    return [
+        lineage.Span(span.leader_epoch, part.first_offset, part.end_offset)
+        for span in spans
+        for part in lineage.pieces([span], replica.history, span.first_offset, span.end_offset)
+        if part.left_epoch == part.right_epoch
+    ]
+
+
+# What had been committed and is on no disk any more: no two logs differ there, only a checkpoint tells of it.
+
+
+def unreached_high_watermark(replicas: Iterable[Replica], *, simultaneous: bool) -> tuple[int, int, int] | None:
+    """The largest high watermark that was persisted above the end of every log.
+
+    The rule is the product's own. A high watermark never passes the log end offset (UnifiedLog.maybeIncrementHighWatermark), so what is
+    below it was once in that log. Only of brokers that did not run when they were copied: of others the log may have been copied first.
+
+    Args:
+        replicas: all of a partition; each can be read.
+        simultaneous: whether all brokers were copied at one instant.
+
+    Returns:
+        Broker, the largest log end offset of all replicas, and the high watermark; None if a log reaches it, or a broker ran.
+    """
+    known = list(replicas)
+    if not known or not (simultaneous or all(replica.alive is False for replica in known)):
+        return None
+    end = max(replica.log.log_end_offset for replica in known)
+    committed, broker = max((replica.high_watermark or 0, replica.broker_id) for replica in known)
+    return (broker, end, committed) if committed > end else None
+
+
+# What is known of a partition besides its logs, and what that says of the leader's copy.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What the metadata and the capture tell of a partition. `leader_epoch` is the metadata's, -1 if unknown.
+
+    `leader_is_inferred`: nobody says who leads, so what the leader holds proves nothing of what it can send.
+    `enters_epoch_at_once`: leaders write their epoch to the table when they are elected (KAFKA-7415), not with their first record.
+    `compacted`: batches may be missing anywhere. `simultaneous`: all brokers were copied at one instant. `clean_elections`: the leader
+    epochs whose elections, by the metadata log, gave nothing up. `commits`: its leaders and their ISRs. `leads_by_choice`: the leader is
+    one that somebody might elect, so what its log holds decides, however it came to be short. `touched`: what may have left its replicas
+    with other keys, if it is compacted.
+    """
+
+    leader_epoch: int = -1
+    leader_is_inferred: bool = False
+    enters_epoch_at_once: bool = False
+    compacted: bool = False
+    simultaneous: bool = False
+    clean_elections: frozenset[int] = frozenset()
+    commits: CommitHistory = field(default_factory=CommitHistory)
+    leads_by_choice: bool = False
+    touched: TouchedBy | None = None
+
+    def gaps_count(self, *replicas: Replica) -> bool:
+        """Whether it is evidence that one of them lacks batches: no cleaner took any, and all segments could be read."""
+        return not self.compacted and not any(one.is_partly_read for one in replicas)
+
+
+def copied_before_its_election(leader: Replica, context: Context) -> bool:
+    """Whether the leader's copy does not know the epoch that it leads in: the log may since have been truncated.
+
+    Nor does the copy of a broker that was stopped cleanly: a broker that stops leads nothing any more, so it was elected later.
+    A log without a batch and an epoch is a follower's that has just begun, or that retention emptied: on a running broker, and above 0,
+    where retention of its leader was faster.
+    """
+    latest, is_running = latest_epoch(leader.log.epochs), bool(leader.alive)
+    if latest < 0 and leader.history:
+        latest = leader.history[-1].leader_epoch  # retention has just taken all entries, or the file is wrong
+    has_begun = not leader.history and (leader.log.log_start_offset > 0 or (is_running and leader.checkpoint_known))
+    is_of_before = (is_running or leader.stopped_cleanly) and not context.simultaneous
+    return is_of_before and context.enters_epoch_at_once and (latest >= 0 or has_begun) and latest < context.leader_epoch

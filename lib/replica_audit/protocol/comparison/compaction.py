@@ -20,9 +20,17 @@ may lie ahead by years), nor does a delete horizon: a cleaner sets it, at any ti
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import NamedTuple
+
+from replica_audit.model import BatchRun, Election, Segment
+from replica_audit.protocol.cluster.metadata_image import ElectionKind
+from replica_audit.protocol.comparison.observed import EventKind, LogEvent
+from replica_audit.protocol.exchange.replica import Replica
 
 LONGEST_COPY_MS = 3_600_000  # from the first file of a replica to its last
 
@@ -243,3 +251,151 @@ def _deleted_later(logs: ComparedLogs, lacking: KeptLog, holder: KeptLog) -> boo
 def offset_of(record: KeyRecord | None) -> int:
     """The offset of a record; -1 if there is none."""
     return -1 if record is None else record.offset
+
+
+# The keys of which two replicas differ, counted and gathered: what comparing them gave, part by part, made one.
+
+MOST_KEYS = 100  # of one cause and pair that are kept, besides their number
+
+
+class DifferingKey(NamedTuple):
+    """One key, by both halves of its hash, or one marker (its producer's id and its offset), as of `KeyDifference`."""
+
+    key_high: int
+    key_low: int
+    leader: KeyRecord | None
+    follower: KeyRecord | None
+
+    @property
+    def shown_hash(self) -> str:
+        """The half of the key's hash that is shown: 16 hexadecimal digits."""
+        return f"{self.key_high % (1 << 64):016x}"
+
+    @property
+    def offset(self) -> int:
+        """Of the newest record that either replica has."""
+        return max(offset_of(self.leader), offset_of(self.follower))
+
+
+class DifferingKeys(NamedTuple):
+    """The number of keys that differ for a cause, of which a broker is wrong (`KeyDifference`). `worst`: those of the lowest offsets."""
+
+    cause: CompactionCause | None
+    broker_id: int
+    number: int
+    worst: tuple[DifferingKey, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordComparison:
+    """What comparing the records of a pair gave. `unread`: why they could not be compared; None if they were.
+
+    `is_held` is False where the input does not hold them at all: of a collection, or a text, nobody can compare records.
+    `found`: the keys that differ, causes in their order; `unproven`: how many more differ as copies of different times may.
+    """
+
+    found: tuple[DifferingKeys, ...] = ()
+    unproven: int = 0
+    unread: str | None = None
+    is_held: bool = True
+
+
+_ORDER = {cause: place for place, cause in enumerate(CompactionCause)}
+
+
+def compared(parts: Iterable[DifferingKeys]) -> RecordComparison:
+    """All that was found of a pair as one, from what parts of the keys gave."""
+    counts: Counter[tuple[CompactionCause, int]] = Counter()
+    worst: defaultdict[tuple[CompactionCause, int], list[DifferingKey]] = defaultdict(list)
+    unproven = 0
+    for part in parts:
+        if part.cause is None:
+            unproven += part.number
+            continue
+        counts[part.cause, part.broker_id] += part.number
+        worst[part.cause, part.broker_id] += part.worst
+    found = (
+        DifferingKeys(cause, broker, counts[cause, broker], tuple(sorted(worst[cause, broker], key=_place)[:MOST_KEYS]))
+        for cause, broker in sorted(counts, key=lambda one: (_ORDER[one[0]], one[1]))
+    )
+    return RecordComparison(found=tuple(found), unproven=unproven)
+
+
+def _place(key: DifferingKey) -> tuple[int, int, int]:
+    return key.offset, key.key_high, key.key_low
+
+
+# Whether logs show that a cleaner was at work, where the input has neither a topic's cleanup.policy nor its cleaner checkpoints.
+# Sources: Cleaner.cleanInto and MemoryRecords.filterTo (4.2.0). A leader appends batches whole, and offsets follow each other; a follower
+# appends what its leader has; retention removes whole segments, and a segment is named after its first batch. So only a cleaner leaves a
+# batch with fewer records than offsets, or offsets that are missing within one epoch and segment. A cut that falls inside a batch leaves a
+# hole, too (KAFKA-6361), but a later epoch begins behind it. That a log lacks its first offsets could be either; a cut can do it only in
+# the first batch of all, so it is taken for a cleaner's work.
+
+
+def shows_cleaning(segments: Sequence[Segment]) -> bool:
+    """Whether the segments of a replica do; they ascend."""
+    first = next((segment for segment in segments if segment.runs), None)
+    begins_late = first is not None and first.runs[0].first_offset > first.base_offset
+    holes = (_is_hole(*both) for segment in segments for both in pairwise(segment.runs))
+    return begins_late or lacks_records(segments) or any(holes)
+
+
+def holds_every_record(runs: Sequence[BatchRun], log_start_offset: int, log_end_offset: int) -> bool:
+    """Whether a log has a record for each of its offsets: then no cleaner has taken any from it, nor from what it was fetched from."""
+    held = [run for run in runs if run.last_offset >= log_start_offset]
+    if any(map(_lacks_records, held)):
+        return False
+    ends = [log_start_offset, *(run.last_offset + 1 for run in held)]
+    return all(run.first_offset <= end for run, end in zip(held, ends, strict=False)) and ends[-1] >= log_end_offset
+
+
+def lacks_records(segments: Sequence[Segment]) -> bool:
+    """Whether a batch of a replica has fewer records than offsets."""
+    return any(_lacks_records(run) for segment in segments for run in segment.runs)
+
+
+def _lacks_records(run: BatchRun) -> bool:
+    return run.record_count < run.last_offset - run.first_offset + 1
+
+
+def _is_hole(run: BatchRun, following: BatchRun) -> bool:
+    return run.leader_epoch == following.leader_epoch >= 0 and run.last_offset + 1 < following.first_offset
+
+
+# What may have left the replicas of a compacted partition with other keys, though their offsets and epochs are the same.
+# A cleaner removes a record for a newer one of its key. If the newer one is truncated later, the key is gone from that replica for good
+# (KIP-279: impact of topic compaction). What a leader is chosen over loses, an unclean election loses.
+
+_ELECTIONS = (EventKind.UNCLEAN_ELECTION, EventKind.UNCLEAN_RECOVERY)
+_CUTS = (EventKind.LOG_TRUNCATION, EventKind.BELOW_HIGH_WATERMARK, EventKind.HIGH_WATERMARK_FELL)  # NO_EFFECT and a new log's are none
+
+
+class TouchedBy(StrEnum):
+    """What has touched a partition."""
+
+    UNCLEAN_ELECTION = "unclean election"
+    TRUNCATION = "truncation"
+    EMPTIED_SEGMENT = "emptied segment"
+
+
+def touched_by(elections: Iterable[Election], events: Iterable[LogEvent], replicas: Collection[Replica] = ()) -> TouchedBy | None:
+    """What the metadata log, the brokers' logs and the replicas show; None if nothing, which proves nothing where the input has neither."""
+    kinds = {event.kind for event in events}
+    if any(one.kind == ElectionKind.UNCLEAN for one in elections) or not kinds.isdisjoint(_ELECTIONS):
+        return TouchedBy.UNCLEAN_ELECTION
+    if not kinds.isdisjoint(_CUTS):
+        return TouchedBy.TRUNCATION
+    return TouchedBy.EMPTIED_SEGMENT if any(_is_emptied(one, replicas) for one in replicas) else None
+
+
+def _is_emptied(replica: Replica, replicas: Collection[Replica]) -> bool:
+    """Whether a segment is empty where another replica, cleaned as far, holds batches: old tombstones are all that it may have beyond."""
+    spans = [(base, replica.log.segment_end(base)) for base in replica.log.empty_segments]
+    return any(
+        other is not replica
+        and (other.cleaner_offset or 0) >= max(end, replica.cleaner_offset or 0)
+        and any(run.first_offset < end and run.last_offset >= base for run in other.log.runs)
+        for base, end in spans
+        for other in replicas
+    )

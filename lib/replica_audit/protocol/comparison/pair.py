@@ -6,25 +6,91 @@ Nothing below the larger cleaner checkpoint is evidence (compaction runs on ever
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from operator import attrgetter
 
 from replica_audit.model import UNDEFINED_EPOCH
-from replica_audit.protocol.comparison.committed import Committed, lost_commits
+from replica_audit.protocol.comparison.commitment import Committed, Context, copied_before_its_election, lost_commits
+from replica_audit.protocol.comparison.compaction import RecordComparison, holds_every_record
 from replica_audit.protocol.comparison.content import ContentComparison, Offsets
-from replica_audit.protocol.comparison.context import Context, copied_before_its_election
-from replica_audit.protocol.comparison.differing_keys import RecordComparison
-from replica_audit.protocol.comparison.holes import hole_at, inside_a_segment
-from replica_audit.protocol.comparison.log_matching import agree_again
-from replica_audit.protocol.comparison.signs_of_cleaning import holds_every_record
 from replica_audit.protocol.epochs import lineage
-from replica_audit.protocol.epochs.epoch_table import latest_epoch
-from replica_audit.protocol.exchange.catch_up import refusal
-from replica_audit.protocol.exchange.rejoin import CannotRejoin, cannot_rejoin
-from replica_audit.protocol.exchange.replay import Truncation
-from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.epochs.epoch_table import EpochEntry, latest_epoch
+from replica_audit.protocol.epochs.lineage import UNSTAMPED, Span, without
+from replica_audit.protocol.exchange.rejoin import CannotRejoin, cannot_rejoin, elected, refusal
+from replica_audit.protocol.exchange.replay import RULES, Truncation
+from replica_audit.protocol.exchange.replica import Replica, ReplicaState
 from replica_audit.rows.pairs import ContradictingLine, MissingOffsets
+
+
+def hole_at(replica: Replica, offset: int) -> MissingOffsets:
+    """The whole hole around an offset that the replica misses; it ends with the log at the latest."""
+    history, log = replica.history, replica.log
+    place = bisect_right(history, offset, key=attrgetter("end_offset"))
+    first = history[place - 1].end_offset if place else log.log_start_offset
+    end = history[place].first_offset if place < len(history) else log.log_end_offset
+    is_between = any(missing_first <= offset <= last for missing_first, last in log.missing)
+    before = bisect_right(log.segment_bases, offset) - 1
+    is_between = is_between and before + 1 < len(log.segment_bases)
+    return MissingOffsets(
+        broker_id=replica.broker_id,
+        first_offset=first,
+        end_offset=end,
+        segment_before=log.segment_bases[before] if is_between else None,
+        segment_after=log.segment_bases[before + 1] if is_between else None,
+        is_cut=False,
+    )
+
+
+def inside_a_segment(replica: Replica, first: int, end: int, *, is_cut: bool = False) -> MissingOffsets:
+    """A hole inside a segment, or in one that is not there yet; `is_cut`: the cut makes it, because it falls inside a batch."""
+    return MissingOffsets(
+        broker_id=replica.broker_id, first_offset=first, end_offset=end, segment_before=None, segment_after=None, is_cut=is_cut
+    )
+
+
+def missing_everywhere(replica: Replica, others: Iterable[Replica]) -> list[MissingOffsets]:
+    """The holes in a log that is not compacted and can be read, as far as no other replica holds these offsets either.
+
+    The rule is the product's own. A leader gives offsets without a gap, and retention takes whole segments from the front: what lies below
+    the cleaner checkpoint, or beside batches of a format before v2, which may have been converted without control batches
+    (RecordsUtil.downConvert), proves nothing.
+    """
+    log, history = replica.log, replica.history
+    if not history:
+        return []
+    begin = max(log.log_start_offset, replica.cleaner_offset or 0)
+    edges = [Span(UNSTAMPED, begin, begin), *history, Span(UNSTAMPED, log.log_end_offset, log.log_end_offset)]
+    gaps = [
+        (max(left.end_offset, begin), right.first_offset) for left, right in pairwise(edges) if UNDEFINED_EPOCH not in (left[0], right[0])
+    ]
+    found = [Span(UNSTAMPED, first, end) for first, end in gaps if first < end]
+    held = [span._replace(leader_epoch=UNSTAMPED) for other in others for span in other.history]
+    return [inside_a_segment(replica, span.first_offset, span.end_offset) for span in without(found, held)]
+
+
+# What two logs can never show, whenever they were copied: a difference below an offset that both hold in the same epoch.
+# Two logs that hold an offset in one epoch hold the same below it (KIP-101, KIP-279): no truncation makes or mends such a difference.
+
+
+def agree_again(leader: Replica, follower: Replica, difference: lineage.Piece) -> bool:
+    """Whether both logs hold a later offset in the same epoch, in the segments in which they differ.
+
+    Of two segments that were copied one after the other the first may be of before a truncation, and the second of after it.
+
+    Args:
+        leader: of a partition.
+        follower: of the same.
+        difference: the first one. Where one of the two logs holds nothing there, it proves nothing.
+    """
+    if None in (difference.left_epoch, difference.right_epoch):
+        return False
+    end = min(one.log.segment_end(difference.first_offset) for one in (leader, follower))
+    later = lineage.pieces(leader.history, follower.history, difference.end_offset, end)
+    return any(piece.left_epoch is not None and 0 <= piece.left_epoch == piece.right_epoch for piece in later)
+
 
 _LEADER_EPOCH = attrgetter("leader_epoch")
 
@@ -401,3 +467,56 @@ def removal_start(follower: Replica, effect: Effect) -> int | None:
     if effect.truncation.truncation_offset is None:
         return None
     return effect.truncation.truncation_offset if effect.physical_offset is None else effect.physical_offset
+
+
+# What becomes of a follower once its exchange is over: what conflicts, what its table learns, and what ends a failure.
+# The rules are the product's own, resting on AbstractFetcherThread (a partition whose fetcher failed is fetched again after a restart),
+# Partition.makeLeader (who is elected writes its new epoch to its table) and UnifiedLog.append (a fetched epoch is added to the table).
+
+
+def differences(c: Comparison) -> Iterator[lineage.Piece]:
+    """Where both logs hold other batches at the same offsets, from the offset on at which they diverge (left: leader, right: follower)."""
+    if c.divergence_offset is None:
+        return
+    yield from filter(lineage.differ, lineage.pieces(c.leader.history, c.follower.history, c.divergence_offset, c.end))
+
+
+def conflicts(c: Comparison) -> Iterator[lineage.Piece]:
+    """Where the logs still differ once records flow again (left: leader, right: what the follower then holds)."""
+    first = None if c.divergence_offset is None else c.surviving_difference
+    if first is None:
+        return
+    physical, fetched = c.effect.physical_offset, c.effect.truncation.fetch_offset
+    kept_to = fetched if physical is None else min(physical, fetched)
+    end = min(kept_to if c.effect.fetcher_fails else fetched, c.leader.log.log_end_offset)
+    kept = lineage.until(c.follower.history, kept_to)
+    gaps_count = c.context.gaps_count(c.leader, c.follower)
+    yield from lineage.differences(c.leader.history, kept, first.first_offset, end, gaps_count=gaps_count)
+
+
+def learnt_epochs(leader: ReplicaState, effect: Effect) -> list[EpochEntry]:
+    """The entries that fetched batches add to the follower's table: of the leader's epochs above its last one, where they are fetched."""
+    truncation = effect.truncation
+    if effect.fetcher_fails or truncation.stuck:
+        return []
+    begin, last = truncation.fetch_offset, latest_epoch(truncation.follower_after.epochs)
+    ends = [*(entry.start_offset for entry in leader.epochs[1:]), leader.log_end_offset]
+    return [
+        EpochEntry(entry.epoch, max(entry.start_offset, begin))
+        for entry, end in zip(leader.epochs, ends, strict=False)
+        if entry.epoch > last and end > max(entry.start_offset, begin)
+    ]
+
+
+def restarts_once_failed(leader: Replica, effect: Effect) -> bool:
+    """Whether a follower whose fetcher fails comes back by a restart of its broker: its files then end below the leader's log start."""
+    physical = effect.physical_offset
+    return effect.fetcher_fails and physical is not None and physical < leader.log.log_start_offset
+
+
+def ends_with_election(leader: Replica, follower: Replica, truncation: Truncation, leader_epoch: int) -> bool:
+    """Whether an exchange without end ends once its leader, which does not run, is elected: it leads in a new epoch then."""
+    if not truncation.stuck or leader.alive:
+        return False
+    state = elected(leader.as_leader(), leader, follower, leader_epoch)
+    return refusal(state, leader.log, RULES[truncation.protocol](state, follower.as_follower())) is None

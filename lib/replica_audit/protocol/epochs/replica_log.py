@@ -11,9 +11,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from replica_audit.model import UNDEFINED_EPOCH, BatchRun, Segment, Window
-from replica_audit.protocol.epochs.epoch_table import EMPTY, Building, EpochTable, latest_epoch, truncate_from_end, truncate_from_start
+from replica_audit.protocol.epochs.epoch_table import (
+    EMPTY,
+    Building,
+    EpochTable,
+    ascending,
+    goes_back,
+    latest_epoch,
+    truncate_from_end,
+    truncate_from_start,
+)
 from replica_audit.protocol.epochs.once import once
-from replica_audit.protocol.epochs.runs import ascending, goes_back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,3 +304,95 @@ def truncate_batches(batches: Sequence[tuple[int, int]], offset: int) -> tuple[l
     if offset >= log_end_offset:
         return list(batches), log_end_offset
     return [batch for batch in batches if batch[1] < offset], offset
+
+
+# Where a running broker's log begins, and what was deleted below it while its files were copied one after the other.
+# Sources: UnifiedLog.deleteOldSegments, maybeIncrementLogStartOffset and LeaderEpochFileCache.truncateFromStart, 3.9 to 4.3: retention and
+# DeleteRecords delete whole segments from the front only, and move the log start, and the first entry of the table with it, before they do.
+
+
+def known_start(table: EpochTable, checkpoint: int | None, log: LoadedLog | None) -> int:
+    """The log start that a broker wrote down: no file that is missing can feign it. 0 if it wrote none.
+
+    Args:
+        table: its epoch table as the file has it; empty if it is not known.
+        checkpoint: its entry in log-start-offset-checkpoint.
+        log: the log beside the table. Batches of a format without epochs are in no table: one that begins behind them tells nothing.
+    """
+    first = table[0].start_offset if table else 0
+    is_silent = log is not None and any(run.magic < 2 and run.first_offset < first for run in log.runs)
+    return max(checkpoint or 0, 0 if is_silent else first)
+
+
+def deleted_until(log: LoadedLog, front: int) -> int | None:
+    """Up to where a copy holds nothing but leftovers of deleted segments: the end of the last hole that a known log start reaches.
+
+    The log start may have been written down before the last segments of a hole were deleted: one where a hole begins says that all below
+    is deleted, and what is deleted next is what the copy lacks. Not so behind a segment that is there and damaged, or empty: its own end
+    is what is missing, and deleting takes whole files. Only a log start behind the hole says that it does not matter.
+
+    Args:
+        log: the copy's.
+        front: the largest known log start of the partition.
+
+    Returns:
+        An exclusive end, which is where a segment begins; None if every hole begins above the front.
+    """
+    files = log.missing_files
+    return max((last + 1 for first, last in log.missing if (first if (first, last) in files else last + 1) <= front), default=None)
+
+
+def emptied_segment(log: LoadedLog, cleaned_until: int | None, *, copied_apart: bool) -> tuple[int, int] | None:
+    """The first segment without a batch that another follows, and that neither retention nor the cleaner leaves so: (base, end).
+
+    Retention deletes files and empties none; a segment is rolled only when it holds a batch, so only the newest is empty by itself. Where
+    each of its records had a newer one, the cleaner leaves an empty file until it is merged with the next (Cleaner.cleanSegments).
+
+    Args:
+        log: of the replica.
+        cleaned_until: exclusive end of what its cleaner has been through; 0 if it has none, None if that is unknown.
+        copied_apart: whether a running broker may have changed the files between their copies: one that was copied while it was the newest,
+            and empty, may have been rolled since. An oldest one is not excused so: a log is seldom that young.
+
+    Returns:
+        Its base offset and where the next one begins; None if there is none. What lies below the log start does not count.
+    """
+    for base in log.empty_segments:
+        end = log.segment_end(base)
+        may_be_cleaned = cleaned_until is None or cleaned_until >= end or (copied_apart and cleaned_until > 0)
+        if end > log.log_start_offset and not may_be_cleaned and not (copied_apart and base > log.segment_bases[0]):
+            return base, end
+    return None
+
+
+def begins_as_retention_leaves_it(table: EpochTable, log: LoadedLog) -> bool:
+    """Whether a table's first entry starts behind batches of its own epoch, and where a segment of the log does.
+
+    Retention leaves it so for as long as the segments below are still listed. A table that lacks its first entries begins where an epoch
+    does; one that was lost begins where the broker next appended, which is in the middle of a segment.
+    """
+    if not table or table[0].start_offset not in log.segment_bases:
+        return False
+    return any(run.leader_epoch == table[0].epoch and run.first_offset < table[0].start_offset for run in log.runs)
+
+
+# Segments that the cleaner had merged into the one before them, and that a copy of a running broker's files holds all the same. Sources:
+# Cleaner.cleanSegments and UnifiedLog.replaceSegments, 3.9 to 4.3: a group of segments becomes one with the base offset of the first; the
+# new file is renamed, then the old ones are, and deleted a minute later. The active segment is in no group: where the newest of a copy was
+# replaced, the broker began another after the copy had listed the directory.
+
+
+def replaced_segments(segments: Sequence[Segment]) -> frozenset[int]:
+    """The base offsets of segments that begin below the end of a segment before them, which replaced them if a cleaner wrote it.
+
+    Args:
+        segments: ascending by base offset, `.swap` files already in place.
+    """
+    replaced: set[int] = set()
+    end = 0
+    for segment in segments:
+        if segment.base_offset < end:
+            replaced.add(segment.base_offset)
+        else:
+            end = segment.next_offset
+    return frozenset(replaced)

@@ -23,10 +23,9 @@ from replica_audit.protocol.epochs.epoch_table import (
     knows,
     latest_epoch,
 )
-from replica_audit.protocol.exchange.replay import Protocol, Replay, Truncation, follower_step
-from replica_audit.protocol.exchange.replica_state import ReplicaState
-from replica_audit.protocol.exchange.truncation import kip_101
-from replica_audit.rows.codes import EpochRequest
+from replica_audit.protocol.exchange.replay import Replay, Truncation, follower_step, kip_101
+from replica_audit.protocol.exchange.replica import ReplicaState
+from replica_audit.rows.codes import EpochRequest, Protocol
 
 _ERROR_CODE, _PARTITION, _EPOCH, _OFFSET = 2, 4, 4, 8
 _REQUEST = _PARTITION + _EPOCH

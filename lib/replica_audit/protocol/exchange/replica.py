@@ -2,14 +2,89 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import NamedTuple
 
 from replica_audit.frozen import made_quickly
 from replica_audit.protocol.epochs import lineage
-from replica_audit.protocol.epochs.epoch_table import EpochTable, truncate_from_end
+from replica_audit.protocol.epochs.epoch_table import EMPTY, EpochTable, truncate_from_end
 from replica_audit.protocol.epochs.replica_log import LoadedLog
-from replica_audit.protocol.exchange.looks import Look, Seen
-from replica_audit.protocol.exchange.replica_state import ReplicaState
+
+
+@made_quickly
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaState:
+    """One side of the exchange, with offsets as Kafka holds them in memory.
+
+    `log_end_offset` is exclusive, `high_watermark` lies within [start, end].
+    `high_watermark_in_memory`: its broker runs, and truncated by the one in memory already, so that it is the log end here.
+    `first_segment_base` is the base offset of the oldest segment: a truncation below it restarts the log. `begins_remotely`: of a log with
+    remote storage (KIP-405) its log start offset; `log_start_offset` is then where the local log begins.
+    """
+
+    log_start_offset: int
+    log_end_offset: int
+    epochs: EpochTable
+    high_watermark: int
+    first_segment_base: int
+    begins_remotely: int | None = None
+    high_watermark_in_memory: bool = False
+
+
+def truncated(replica: ReplicaState, offset: int) -> ReplicaState:
+    """`UnifiedLog.truncateTo(offset)` on offsets and table; at or above the log end only table entries without data go (KAFKA-10706)."""
+    if offset >= replica.log_end_offset:
+        epochs = truncate_from_end(replica.epochs, replica.log_end_offset)
+        return replica if epochs is replica.epochs else replace(replica, epochs=epochs)
+    if offset < replica.first_segment_base:
+        return restarted(replica, offset)
+    return replace(
+        replica,
+        log_start_offset=min(replica.log_start_offset, offset),
+        log_end_offset=offset,
+        epochs=truncate_from_end(replica.epochs, offset),
+        high_watermark=min(replica.high_watermark, offset),
+    )
+
+
+def restarted(replica: ReplicaState, offset: int) -> ReplicaState:
+    """`UnifiedLog.truncateFullyAndStartAt(offset)`: an empty log and table that begin at the offset."""
+    return replace(replica, log_start_offset=offset, log_end_offset=offset, epochs=EMPTY, high_watermark=offset, first_segment_base=offset)
+
+
+# What is known of a running leader's log from a time after it was copied, and what that proves of a follower that was copied later.
+
+
+class Look(NamedTuple):
+    """A log at a later time, when it still began as its copy does: it reached `log_end_offset` at least, in the epochs of the table."""
+
+    epochs: EpochTable
+    log_end_offset: int
+
+
+class LaterBound(StrEnum):
+    """What proves that a follower holds nothing beyond its leader's copy but what the leader's log held soon after, too.
+
+    CURRENT_EPOCH: it is of the epoch that the leader leads in, in which nobody else writes. SECOND_LOOK: `collect` looked at the leader's
+    log again, and it reached as far, in the same epochs. LATER_TABLE: so says the leader's epoch table, which was copied after its log.
+    """
+
+    CURRENT_EPOCH = "current-epoch"
+    SECOND_LOOK = "second-look"
+    LATER_TABLE = "later-table"
+
+
+class Seen(NamedTuple):
+    """A follower as far as its leader's copy reaches, exclusive, what bounds the rest, and up to where a later look shows its epochs.
+
+    `held_until`: up to where the follower's log reached then, at least. It is less than `until` where a cleaner has left nothing before.
+    """
+
+    until: int
+    bound: LaterBound
+    shown_until: int
+    held_until: int
 
 
 @made_quickly

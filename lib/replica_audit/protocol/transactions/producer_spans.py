@@ -1,4 +1,4 @@
-"""What one batch says of its producer, and how that adds up along a log.
+"""What batches say of their producers, how that adds up along a log, and what snapshots and indexes say against it.
 
 Sources: KIP-98 (sequences, transaction markers), ProducerAppendInfo.append and DefaultRecordBatch.incrementSequence (4.2.0). As a broker
 that loads a log, or replicates one, these rules do not look at epochs to end a transaction: every marker of its producer id does.
@@ -8,7 +8,10 @@ Written so that the same functions take numbers of Python and of compiled code.
 
 from __future__ import annotations
 
-from replica_audit.model import ProducerSpan
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from replica_audit.model import AbortedTransaction, BatchHeader, Producers, ProducerSpan, ProducerState, SequenceGap
 
 LAST_SEQUENCE = (1 << 31) - 1  # behind it comes 0
 _BACK = 1 << 30  # sequences further ahead than this are taken for ones that went back
@@ -155,3 +158,181 @@ def joined(span: ProducerSpan, following: ProducerSpan) -> ProducerSpan:
         opened.open_first_offset,
         opened.open_timestamp_ms,
     )
+
+
+# The producers of a log from those of its segments.
+
+
+def gap_between(span: ProducerSpan, following: ProducerSpan) -> SequenceGap | None:
+    """The gap between the sequences of two spans of one producer id; None if there is none, or either has no sequences."""
+    expected = expected_sequence(span, following)
+    if expected < 0 or expected == following.first_sequence:
+        return None
+    return SequenceGap(
+        producer_id=span.producer_id,
+        last_offset_before=span.last_data_offset,
+        first_offset_after=following.first_data_offset,
+        producer_epoch_before=span.last_epoch,
+        producer_epoch=following.first_epoch,
+        expected_sequence=expected,
+        found_sequence=following.first_sequence,
+        missing_count=missing_between(expected, following.first_sequence),
+        timestamp_before_ms=span.last_timestamp_ms,
+        timestamp_after_ms=following.first_timestamp_ms,
+    )
+
+
+def producers_of_log(segments: Iterable[Producers | None]) -> Producers | None:
+    """The producers of a log, whose segments come in order.
+
+    Returns:
+        Its spans by first offset and its gaps by the offset behind them, those between segments too; None if of any segment nothing is
+        known. Gaps that a segment does not list are not listed here either, but counted by the spans.
+    """
+    spans: dict[int, ProducerSpan] = {}
+    gaps: list[SequenceGap] = []
+    untold = 0
+    for producers in segments:
+        if producers is None:
+            return None
+        found = list(producers.gaps)
+        for following in producers.spans:
+            span = spans.get(following.producer_id)
+            if span is None:
+                spans[following.producer_id] = following
+                continue
+            gap = gap_between(span, following)
+            if gap is not None:
+                found.append(gap)
+            spans[following.producer_id] = joined(span, following)
+        gaps += sorted(found, key=lambda one: one.first_offset_after)
+        untold += producers.untold_batches
+    return Producers(tuple(spans.values()), tuple(gaps), untold)
+
+
+# A producer snapshot against the log below its offset.
+# Sources: ProducerStateEntry.addBatch, update and maybeUpdateProducerEpoch, ProducerAppendInfo.appendDataBatch and appendEndTxnMarker,
+# ProducerStateManager.loadFromSnapshot (storage, 4.2.0). A producer that the log has and the snapshot has not proves nothing: its state may
+# have expired, or the snapshot was made empty after an upgrade.
+
+
+class Contradiction(NamedTuple):
+    """What a snapshot says of the producer at a place in it, counted from 0, and the log does not."""
+
+    place: int
+    detail: str
+
+
+def contradictions(states: Sequence[ProducerState], below: Producers, log_start_offset: int) -> Iterator[Contradiction]:
+    """Where a snapshot contradicts the log.
+
+    Args:
+        states: of the snapshot, in its order.
+        below: the producers of the log up to the snapshot's offset, which was never compacted.
+        log_start_offset: where that log begins: what is below it was written, and is not known.
+    """
+    if below.untold_batches:
+        return
+    spans = {span.producer_id: span for span in below.spans}
+    for place, state in enumerate(states):
+        detail = _differs(state, spans.get(state.producer_id), log_start_offset)
+        if detail:
+            yield Contradiction(place, f"producer {state.producer_id}: {detail}")
+
+
+def _differs(state: ProducerState, span: ProducerSpan | None, log_start_offset: int) -> str | None:
+    if span is None:
+        written = max(state.last_offset, state.open_first_offset)
+        return f"it wrote at offset {written}, where the log has nothing of it" if written >= log_start_offset else None
+    return (
+        _epoch_differs(state, span) or _last_record_differs(state, span, log_start_offset) or _open_differs(state, span, log_start_offset)
+    )
+
+
+def _epoch_differs(state: ProducerState, span: ProducerSpan) -> str | None:
+    epoch = span.last_marker_epoch if span.last_marker_offset > span.last_data_offset else span.last_epoch
+    return None if state.producer_epoch == epoch else f"its epoch is {state.producer_epoch}, by the log {epoch}"
+
+
+def _last_record_differs(state: ProducerState, span: ProducerSpan, log_start_offset: int) -> str | None:
+    if span.batch_count == 0:
+        is_in_log = state.last_offset >= log_start_offset
+        return f"its last record is at offset {state.last_offset}, where the log has none of it" if is_in_log else None
+    if state.last_offset < 0 and span.last_marker_offset > span.last_data_offset:
+        return None  # a marker of a new epoch empties what is known of the last records
+    if (state.last_offset, state.last_sequence) == (span.last_data_offset, span.last_sequence):
+        return None
+    return (
+        f"its last record has sequence {state.last_sequence} at offset {state.last_offset}, by the log {span.last_sequence} at offset "
+        f"{span.last_data_offset}"
+    )
+
+
+def _open_differs(state: ProducerState, span: ProducerSpan, log_start_offset: int) -> str | None:
+    if state.open_first_offset == span.open_first_offset:
+        return None
+    began_below = 0 <= state.open_first_offset < log_start_offset
+    if began_below and (span.marker_count == 0 or span.last_marker_offset < log_start_offset):
+        return None
+    snapshot, log = (f"open since offset {at}" if at >= 0 else "not open" for at in (state.open_first_offset, span.open_first_offset))
+    return f"its transaction is {snapshot}, by the log {log}"
+
+
+# An index of aborted transactions against the segment beside which it lies.
+# Sources: LogSegment.updateTxnIndex and recover, ProducerAppendInfo.appendEndTxnMarker (storage, 4.2.0): an entry is written for each ABORT
+# marker that ends a transaction with records. A read_committed consumer is told of aborted records by this index alone.
+
+_Aborts = dict[int, tuple[int, int | None]]  # by offset of the marker: producer id, first offset; None: it began below the log start
+
+
+def index_contradictions(
+    entries: Sequence[AbortedTransaction],
+    batches: Iterable[tuple[BatchHeader, bool | None]],
+    open_before: Mapping[int, int],
+    *,
+    log_start_offset: int,
+    is_sealed: bool,
+) -> Iterator[str]:
+    """Where an index contradicts the log.
+
+    Args:
+        entries: of the index.
+        batches: of its segment, whole, each with whether it is a marker that aborts (None: no marker). It was never compacted.
+        open_before: by producer id the first offset of each transaction that is open where the segment begins.
+        log_start_offset: where the log begins.
+        is_sealed: whether a segment follows, so that nothing can have been added to this one after the index was copied.
+    """
+    aborts, other, end = _aborts(batches, open_before)
+    for entry in entries:
+        if entry.last_offset >= end:
+            continue  # the copy of the log is older
+        producer, first = aborts.get(entry.last_offset, (None, None))
+        if producer != entry.producer_id:
+            what = "a COMMIT marker" if other.get(entry.last_offset) == entry.producer_id else "no ABORT marker"
+            yield f"producer {entry.producer_id} aborted at offset {entry.last_offset}, where the log has {what} of it"
+        elif first is not None and first != entry.first_offset and entry.first_offset >= log_start_offset:
+            yield (
+                f"the transaction of producer {entry.producer_id} that aborted at offset {entry.last_offset} began at offset "
+                f"{entry.first_offset}, by the log at {first}"
+            )
+    known = {entry.last_offset for entry in entries}
+    for offset, (producer, first) in aborts.items():
+        is_told = offset in known or first is None
+        if not is_told and (is_sealed or any(later > offset for later in known)):
+            yield f"the transaction of producer {producer} that aborted at offset {offset} is not in it: its records are read as committed"
+
+
+def _aborts(batches: Iterable[tuple[BatchHeader, bool | None]], open_before: Mapping[int, int]) -> tuple[_Aborts, Mapping[int, int], int]:
+    """The aborted transactions, the producers of the other markers by offset, and the offset behind the last batch."""
+    opened, aborts, other, end = dict(open_before), _Aborts(), dict[int, int](), 0
+    for batch, is_abort in batches:
+        end = batch.last_offset + 1
+        if is_abort is not None:
+            first = opened.pop(batch.producer_id, None)
+            if is_abort:
+                aborts[batch.base_offset] = (batch.producer_id, first)
+            else:
+                other[batch.base_offset] = batch.producer_id
+        elif batch.is_transactional and not batch.is_control:
+            opened.setdefault(batch.producer_id, batch.base_offset)
+    return aborts, other, end

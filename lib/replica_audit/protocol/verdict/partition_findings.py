@@ -7,16 +7,19 @@ of a log that moves between directories loses the epochs that have no batch).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from replica_audit.model import UNDEFINED_EPOCH, PartitionMetadata
-from replica_audit.protocol.comparison.context import Context
+from replica_audit.protocol.comparison.commitment import Context
+from replica_audit.protocol.comparison.observed import EventKind, LogEvent
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
-from replica_audit.rows.pairs import MissingOffsets
+from replica_audit.rows.history import LoggedIncident
+from replica_audit.rows.pairs import MissingOffsets, ReplicaVerdict
 
 CLOCKS_DIFFER_MS = 10_000  # two brokers' clocks, and what a broker needs to act on new metadata
 _NAMED = 5
@@ -249,3 +252,237 @@ def missing_sentence(holes: Sequence[MissingOffsets]) -> str:
     where = ", ".join(f"{one.first_offset}..{one.end_offset - 1}" for one in holes[:_NAMED])
     where += f" and {len(holes) - _NAMED} more ranges" if len(holes) > _NAMED else ""
     return f"offsets {where} are missing between records of the log, which is not compacted, and no other replica in the input has them"
+
+
+# What brokers logged about committed records that a truncation removed, truncations that were refused, and unclean elections.
+# Sources: UnifiedLog.updateHighWatermarkMetadata (2.8 and later) and truncateTo (4.2), ReplicaFetcherThread.handleOffsetOutOfRange (0.8 to
+# 1.0), PartitionRegistration.maybeLogPartitionChange (KRaft), OfflinePartitionLeaderSelector (ZooKeeper, until 1.0).
+
+
+class IncidentKind(StrEnum):
+    """What happened to a partition, by the log of one node."""
+
+    REMOVED_BELOW_HIGH_WATERMARK = PartitionCode.REMOVED_BELOW_HIGH_WATERMARK
+    TRUNCATION_REFUSED = PartitionCode.TRUNCATION_REFUSED
+    UNCLEAN_ELECTION = "unclean_election"
+
+
+_KINDS = {
+    EventKind.BELOW_HIGH_WATERMARK: IncidentKind.REMOVED_BELOW_HIGH_WATERMARK,
+    EventKind.HIGH_WATERMARK_FELL: IncidentKind.REMOVED_BELOW_HIGH_WATERMARK,
+    EventKind.TRUNCATION_REFUSED: IncidentKind.TRUNCATION_REFUSED,
+    EventKind.UNCLEAN_ELECTION: IncidentKind.UNCLEAN_ELECTION,
+}
+
+
+# a broker truncates what its leader does not hold: below its high watermark committed records are gone
+_SEVERITIES = {
+    IncidentKind.REMOVED_BELOW_HIGH_WATERMARK: Severity.ERROR,
+    IncidentKind.TRUNCATION_REFUSED: Severity.WARNING,
+    IncidentKind.UNCLEAN_ELECTION: Severity.NONE,
+}
+
+
+def incidents(events: Iterable[LogEvent]) -> list[LoggedIncident]:
+    """The incidents of one partition, each once; none is a finding yet.
+
+    A truncation has up to two lines, and a controller logs an election again whenever it reads the metadata log again, each controller for
+    itself: of equal ones the first counts. Two truncations of a broker from one high watermark to one offset are told apart by what it
+    logged between them: that it loaded the log, or began to follow.
+
+    Args:
+        events: of one topic-partition, by log in the order of its lines.
+    """
+    found: list[LoggedIncident] = []
+    seen: set[tuple[object, ...]] = set()
+    change: dict[int | None, int] = {}
+    for event in events:
+        if event.kind in (EventKind.LOADED, EventKind.BECAME_FOLLOWER, EventKind.FETCHER_ADDED):
+            change[event.broker_id] = change.get(event.broker_id, 0) + 1
+        kind = _KINDS.get(event.kind)
+        if kind is None:
+            continue
+        refused = kind is IncidentKind.TRUNCATION_REFUSED
+        end = event.log_end_offset if refused else event.high_watermark
+        if kind is IncidentKind.UNCLEAN_ELECTION:
+            same: tuple[object, ...] = (kind, event.leader_id, event.time if event.leader_epoch is None else event.leader_epoch)
+        else:
+            same = (kind, event.broker_id, event.offset, end, 0 if refused else change.get(event.broker_id, 0))
+        if same not in seen:
+            seen.add(same)
+            found.append(
+                LoggedIncident(
+                    topic=event.topic,
+                    partition=event.partition,
+                    broker_id=event.broker_id,
+                    kind=str(kind),
+                    logged_at=event.time or None,
+                    truncation_offset=event.offset,
+                    end_offset=end,
+                    leader_id=event.leader_id,
+                    leader_epoch=event.leader_epoch,
+                    severity=str(Severity.NONE),
+                    summary=_summary(kind, event, end),
+                    path=event.path,
+                    line=event.line,
+                )
+            )
+    return found
+
+
+def incident_rows(events: Iterable[LogEvent], verdicts: Iterable[ReplicaVerdict]) -> Iterator[LoggedIncident]:
+    """Decide which incidents of a partition are findings.
+
+    Of a broker's incidents of one kind the last is a finding, and the others are not. Removed records are none where the verdict on this
+    broker's replica is about the same truncation, and an unclean election alone is none.
+
+    Args:
+        events: the lines about the partition, in the order of the logs.
+        verdicts: rows of `replica_verdicts` of the partition.
+    """
+    found = incidents(events)
+    last = {(one.broker_id, one.kind): one for one in found}
+    covered = {
+        (row.follower_id, row.truncation_offset)
+        for row in verdicts
+        if row.verdict in (Verdict.COMMITTED_LOSS, Verdict.LOG_MATCHING_VIOLATION)
+    }
+    for one in found:
+        is_covered = one.kind == IncidentKind.REMOVED_BELOW_HIGH_WATERMARK and (one.broker_id, one.truncation_offset) in covered
+        is_finding = last[one.broker_id, one.kind] is one and not is_covered
+        yield replace(one, severity=str(_SEVERITIES[IncidentKind(one.kind)])) if is_finding else one
+
+
+def _summary(kind: IncidentKind, event: LogEvent, end: int | None) -> str:
+    where = f"according to {event.path or 'server.log'}, line {event.line}"
+    when = f" at {event.time}" if event.time else ""
+    match kind:
+        case IncidentKind.REMOVED_BELOW_HIGH_WATERMARK:
+            return (
+                f"{where}, broker {event.broker_id} truncated to {event.offset}{when}, below its high watermark {end}: "
+                f"offsets {event.offset}..{(end or 0) - 1} had been committed"
+            )
+        case IncidentKind.TRUNCATION_REFUSED:
+            return (
+                f"{where}, broker {event.broker_id} exited{when} because it must not truncate from {end} to the log end "
+                f"{event.offset} of its leader: a replica outside the ISR was elected, or the leader lost its tail"
+            )
+        case IncidentKind.UNCLEAN_ELECTION:
+            epoch = "" if event.leader_epoch is None else f" in epoch {event.leader_epoch}"
+            return f"{where}, broker {event.leader_id} was elected leader{epoch} by an unclean election (logged{when or ' without a date'})"
+
+
+# What endangers a replica at the end of its log, though nothing there differs from its leader. Sources: LogManager.loadLogs (after a clean
+# stop a log is not recovered), LogLoader and LogSegment.append (what is appended then lies behind whatever bytes are there),
+# UnifiedLog.maybeIncrementHighWatermark and Partition.maybeAdvanceHighWatermark (a high watermark passes neither the log's end nor that of
+# a member of the ISR).
+
+FETCH_FAILS = (
+    "its log ends at {offset}, inside one of its leader's batches: it fetches that batch again and again, cannot append it "
+    "(UnexpectedAppendOffsetException), and never comes back into the ISR by itself"
+)
+
+
+class FailedFetch(NamedTuple):
+    """A fetch that a running follower failed at for good: at `offset`, inside a batch of its leader; its files end at `end`.
+
+    `leader_start` is where the leader's log starts. `is_inside`: its files, too, end inside that batch. `line` is the place of the failure
+    in the broker's own log; None: its checkpointed high watermark tells it, which lies beyond the end of its files and inside the batch,
+    where a log ends in memory alone, after a truncation.
+    """
+
+    offset: int
+    end: int
+    leader_start: int
+    is_inside: bool
+    line: str | None
+
+    @property
+    def reason(self) -> str:
+        """The finding in one sentence."""
+        shown = "as its own checkpointed high watermark shows" if self.line is None else f"according to {self.line}"
+        if self.end < self.leader_start:
+            once_restarted = f"empties its log, and starts again at {self.leader_start}"
+        else:
+            once_restarted = f"fetches from {self.end}{', which is inside the batch, too' if self.is_inside else ''}"
+        return (
+            f"its fetcher failed at {self.offset}, {shown}, and its files end at {self.end}: it does not fetch, and stays out of the ISR, "
+            f"until its broker restarts; then it {once_restarted}"
+        )
+
+
+class LostEnd(NamedTuple):
+    """A log that ends below `reached`, exclusive, up to where its records had been committed or written. `known_by`: whose file says so."""
+
+    broker_id: int
+    end: int
+    reached: int
+    known_by: int
+
+    @property
+    def reason(self) -> str:
+        """The finding in one sentence."""
+        whose = "its own" if self.known_by == self.broker_id else f"broker {self.known_by}'s"
+        return (
+            f"its log ends at {self.end}, and by {whose} checkpoints it had reached {self.reached}: offsets {self.end}..{self.reached - 1} "
+            "are gone from it, or its copy is short; if it is elected, they are lost"
+        )
+
+
+def lost_ends(replicas: Iterable[Replica], *, leader_id: int, electable: Collection[int], agreeing: Collection[int]) -> list[LostEnd]:
+    """The replicas that lack what they held, as far as no copy of another moment can explain it.
+
+    By its own checkpoints: of a broker that was stopped cleanly, or that can be elected cleanly. One that crashed may have lost what it had
+    not flushed, and fetches it again. By the high watermark of another one: of those that can be elected cleanly.
+
+    Args:
+        replicas: of a partition, those that can be read.
+        leader_id: who leads, or is taken to.
+        electable: who can be elected cleanly, by metadata of after the brokers did their last; empty if that is not known.
+        agreeing: the followers whose logs are clean prefixes of the leader's.
+    """
+    usable = {replica.broker_id: replica for replica in replicas if not replica.unreadable}
+    alike = [usable[broker] for broker in (leader_id, *agreeing) if broker in usable and usable[broker].lost_end is None]
+    committed, known_by = max(((one.high_watermark or 0, one.broker_id) for one in alike if one.is_at_rest), default=(0, -1))
+    found = []
+    for broker, replica in sorted(usable.items()):
+        end, own, is_electable = replica.log.log_end_offset, replica.lost_end, broker in electable
+        may_be = not (replica.stopped_cleanly or is_electable or replica.alive)  # a crash may have taken it
+        if own is not None and not may_be:
+            found.append(LostEnd(broker, end, own, broker))
+        elif is_electable and replica.is_at_rest and broker in agreeing and end < committed:
+            found.append(LostEnd(broker, end, committed, known_by))
+    return found
+
+
+def torn_sentence(path: str, byte_offset: int | None, detail: str) -> str:
+    """The finding about an end that is no batch, of a broker that was stopped cleanly."""
+    return (
+        f"its broker was stopped cleanly, and {path} ends in bytes that are no whole batch (byte {byte_offset}: {detail}): the broker does "
+        "not recover the log when it starts, and what it appends behind them cannot be read"
+    )
+
+
+def gone_sentence(broker_id: int, end: int, committed: int) -> str:
+    """The finding about records that had been committed and that no log holds."""
+    return (
+        f"the high watermark in the checkpoint of broker {broker_id} is {committed}, and no replica's log reaches beyond {end}: offsets "
+        f"{end}..{committed - 1} had been committed and are gone"
+    )
+
+
+def electable_by(
+    isr: Collection[int], elr: Collection[int], leader_copy_isr: Collection[int] | None, states: Mapping[int, str]
+) -> set[int]:
+    """Who can be elected cleanly, as far as metadata of after the brokers' last doings says it; empty if there is none.
+
+    Args:
+        isr: by the metadata known last.
+        elr: likewise.
+        leader_copy_isr: by the leader's own copy of the metadata log, which is of the moment of its files; None without one.
+        states: of the brokers by the metadata; of one that it sees run it may be older than its files.
+    """
+    if leader_copy_isr is not None:
+        return set(leader_copy_isr) or set(elr)
+    members = set(isr) or set(elr)
+    return members if all(states.get(broker) in ("down", "paused", "stopped") for broker in members) else set()

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from replica_audit.protocol.comparison.commitment import Doubt, Evidence
-from replica_audit.protocol.comparison.committed import Committed
-from replica_audit.protocol.comparison.compaction import CompactionCause
-from replica_audit.protocol.comparison.content import ContentDifference
-from replica_audit.protocol.comparison.differing_keys import DifferingKeys, RecordComparison
-from replica_audit.protocol.comparison.located import LocatedDifference, MismatchKind
+from replica_audit.protocol.comparison.commitment import Committed, Doubt, Evidence
+from replica_audit.protocol.comparison.compaction import CompactionCause, DifferingKeys, RecordComparison, TouchedBy
+from replica_audit.protocol.comparison.content import ContentDifference, LocatedDifference, MismatchKind
 from replica_audit.protocol.comparison.pair import Comparison, removal_start
-from replica_audit.protocol.comparison.touched import TouchedBy
 from replica_audit.protocol.epochs.epoch_table import epoch_for_offset
 from replica_audit.protocol.epochs.lineage import Piece, covered
 from replica_audit.protocol.epochs.replica_log import LoadedLog
-from replica_audit.protocol.exchange.looks import LaterBound
 from replica_audit.protocol.exchange.rejoin import CannotRejoin
+from replica_audit.protocol.exchange.replica import LaterBound
 from replica_audit.rows.pairs import MissingOffsets, WrongCheckpointLine, WrongTableEpoch
 from replica_audit.words import count
 

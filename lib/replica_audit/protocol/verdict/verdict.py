@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from replica_audit.protocol.comparison.pair import Comparison, removal_start
-from replica_audit.protocol.epochs.log_front import begins_as_retention_leaves_it
-from replica_audit.protocol.epochs.replica_log import contradiction, moved_start
+from replica_audit.protocol.epochs.replica_log import begins_as_retention_leaves_it, contradiction, moved_start
 from replica_audit.protocol.verdict import reasons
 from replica_audit.rows.codes import Cause
 from replica_audit.rows.pairs import WrongTableEpoch

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from replica_audit.protocol.epochs.epoch_table import EpochEntry
 from replica_audit.protocol.epochs.lineage import History, Span
-from replica_audit.protocol.verdict.confirmation import FOUND_NOW
+from replica_audit.protocol.verdict.acknowledgement import FOUND_NOW
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.recovery.facts import RecoveryFacts

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from replica_audit.model import MISLEADING_INDEX
 from replica_audit.program import option, program
-from replica_audit.protocol.verdict.confirmation import Status
+from replica_audit.protocol.verdict.acknowledgement import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
 from replica_audit.report.advice.partition_remedies import in_short

@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from replica_audit.protocol.verdict.acknowledgement import AckState
-from replica_audit.protocol.verdict.confirmation import Status
+from replica_audit.protocol.verdict.acknowledgement import AckState, Status
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.assessment import CODES_BY_LOSS, SEVERITY_NAMES
 from replica_audit.report.facts.run_report import AcknowledgedGroup, AcknowledgedPlace, Finding, Report

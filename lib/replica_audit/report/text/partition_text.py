@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from replica_audit.protocol.transactions.lost_sequences import GapDoubt
+from replica_audit.protocol.transactions.open_transactions import GapDoubt
 from replica_audit.report.advice.partition_remedies import (
     abort_command,
     about_the_tool,

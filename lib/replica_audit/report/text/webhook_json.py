@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime
 from itertools import islice
 
 from replica_audit.interruption import SIGNALS, exit_code_of
-from replica_audit.protocol.verdict.confirmation import FOUND_NOW, Status
+from replica_audit.protocol.verdict.acknowledgement import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity
 from replica_audit.report.facts.assessment import SEVERITY_NAMES

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from replica_audit.errors import InputError, UsageError
-from replica_audit.formats.log_dir.java_properties import properties
-from replica_audit.formats.log_dir.whole_file import SETTINGS_LIMIT, whole_content
+from replica_audit.formats.log_dir.server_properties import properties
+from replica_audit.formats.log_dir.small_files import SETTINGS_LIMIT, whole_content
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

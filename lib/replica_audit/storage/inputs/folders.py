@@ -16,13 +16,13 @@ from replica_audit.errors import InputError, UsageError
 from replica_audit.files.locations import SCHEMES, StoredEntry, entries, located, opened, real_path
 from replica_audit.files.opened import leads_outside
 from replica_audit.files.tree_walk import cannot_read
-from replica_audit.formats.collection.collection_manifest import MANIFEST, identity, is_collected_log_dir
-from replica_audit.formats.dump import replica_names
+from replica_audit.formats.collection.manifest import MANIFEST, identity, is_collected_log_dir
+from replica_audit.formats.dump import dump_texts
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
-from replica_audit.formats.log_dir.whole_file import whole_content
-from replica_audit.formats.server_log.line_source import number_of
-from replica_audit.formats.server_log.log_owner import is_unusable, written_by
+from replica_audit.formats.log_dir.small_files import whole_content
+from replica_audit.formats.server_log.json_records import number_of
+from replica_audit.formats.server_log.log_writers import is_unusable, written_by
 from replica_audit.model import CANNOT_READ, INCOMPLETE_COLLECTION, Problem
 
 MOST_FOLDERS = 20_000  # directories below one input, replicas left out: a bound for what is no copy of brokers
@@ -317,7 +317,7 @@ class Tree:
                     below = [
                         self.folders.real(child)
                         for child in self.folders.directories(folder)
-                        if not child.name.startswith(".") and not (is_log_dir and replica_names.of_folder(child.name) is not None)
+                        if not child.name.startswith(".") and not (is_log_dir and dump_texts.of_folder(child.name) is not None)
                     ]
             self._insides[real] = meta if meta and meta.broker_id is not None else None, below
         return self._insides[real]
@@ -411,7 +411,7 @@ class Tree:
         if log_dir.is_broker_folder(path.name) is not None:
             return False
         is_whole = log_dir.EPOCH_CHECKPOINT in files or log_dir.PARTITION_METADATA in files
-        return is_whole or replica_names.of_folder(path.name) is not None
+        return is_whole or dump_texts.of_folder(path.name) is not None
 
     def _named(self, path: Path) -> bool:
         """Whether a folder is named like a broker's, and is not a replica of a topic of such a name."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from replica_audit.errors import MetadataError, UsageError
 from replica_audit.files.locations import entries, is_stored
 from replica_audit.files.opened import confine, release
-from replica_audit.formats.collection.collection_manifest import MANIFEST, read
+from replica_audit.formats.collection.manifest import MANIFEST, read
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.metadata import cluster_metadata, metadata_files
 from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata

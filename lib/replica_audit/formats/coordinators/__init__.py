@@ -1,0 +1,1 @@
+"""What coordinators of groups and transactions write to their topics."""

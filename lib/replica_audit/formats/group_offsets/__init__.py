@@ -1,1 +1,0 @@
-"""Committed offsets: `__consumer_offsets`, raw and as text."""

@@ -1,1 +1,0 @@
-"""Indexes of a segment: `.index`, `.timeindex` and `.txnindex`, beside the `.log`."""

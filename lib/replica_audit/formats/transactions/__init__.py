@@ -1,1 +1,0 @@
-"""What Kafka writes about transactions beside the logs: `__transaction_state`, producer snapshots, indexes of aborted transactions."""

@@ -1,1 +1,0 @@
-"""Consumers and groups after leaders changed."""

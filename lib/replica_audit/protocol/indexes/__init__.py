@@ -1,1 +1,0 @@
-"""Indexes of a segment: what a broker finds by them."""
