@@ -14,9 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replica_audit.config import Settings
-from replica_audit.engine.listing import listed_amounts
-from replica_audit.engine.local import ClusterAudit, audit_cluster
-from replica_audit.engine.second_process import can_share
+from replica_audit.engine.local import ClusterAudit, audit_cluster, listed_amounts
 from replica_audit.model import BytesToRead, Problem
 from replica_audit.past.doubts import doubts_of
 from replica_audit.past.findings import with_acknowledgement
@@ -124,7 +122,7 @@ def triage_id(at: datetime) -> str:
 def amounts_to_read(
     inputs: Sequence[str], settings: Settings, *, metadata: Path | None = None
 ) -> tuple[dict[str, BytesToRead], list[Problem]]:
-    """How much there is to read of each cluster, as of `listing.listed_amounts`, and what of the inputs is not counted.
+    """How much there is to read of each cluster, as of `local.listed_amounts`, and what of the inputs is not counted.
 
     The rest as of `triage`.
 
@@ -148,7 +146,7 @@ def _audited(root: Root, settings: Settings, acknowledged: Acknowledgements | No
         progress.begin(stage, text, clusters=[root.cluster_id], **known)
 
     known = acknowledged.of_cluster(root.cluster_id) if acknowledged else None
-    return audit_cluster(root.sources(), root.head, settings, acknowledged=known, tell=told, shares=can_share())
+    return audit_cluster(root.sources(), root.head, settings, acknowledged=known, tell=told)
 
 
 def _of_clusters(table: Table, parts: Sequence[pa.Table], run_id: str) -> pa.Table:

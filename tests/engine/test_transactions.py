@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,10 @@ import pytest
 
 from replica_audit.config import Settings
 from replica_audit.engine import spark as engine
+from replica_audit.formats.values import transaction_state
+from replica_audit.model import Producers, ProducerSpan, ScannedSegment, Segment, SegmentFile, TransactionState
 from replica_audit.partition.known.cluster_facts import cluster_facts
+from replica_audit.partition.known.known_partition import KnownPartition
 from replica_audit.stages.partitions import known_partition
 from replica_audit.stages.transactions import TransactionsOfPartitions
 from replica_audit.storage.inputs.sources import discover
@@ -87,19 +91,24 @@ def test_partitions_without_any_in_spark(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_of_partitions() -> None:
-    def state(name: str, producer_id: int, *topics: str, previous: int = -1, following: int = -1) -> dict[str, Any]:
+    def state(name: str, producer_id: int, *topics: str, previous: int = -1, following: int = -1) -> TransactionState:
         partitions = [{"topic": topic, "partition": 0} for topic in topics]
         ids = {"producer_id": producer_id, "previous_producer_id": previous, "next_producer_id": following}
-        return {"transaction": {"transactional_id": name, "partitions": partitions} | ids}
+        others = dict.fromkeys((one.name for one in fields(TransactionState)), 0)
+        return transaction_state({**others, "transactional_id": name, "partitions": partitions} | ids)
 
     changed = state("d", 6, previous=5, following=7)
     found = TransactionsOfPartitions([state("a", 1, "t", "u", "t"), state("b", 2, "u"), state("c", 3), changed])
 
     def told_of(topic: str, *opened: int) -> list[str]:
-        spans = [{"producer_id": producer, "open_first_offset": 5} for producer in opened]
-        spans.append({"producer_id": 2, "open_first_offset": -1})
-        scans = [{"segment": {"producers": {"spans": spans}}}, {"segment": {"producers": None}}]
-        return [one["transactional_id"] for one in found.of({"topic": topic, "partition": 0, "segments": scans})]
+        nothing = dict.fromkeys(ProducerSpan._fields, 0)
+        spans = [ProducerSpan(**{**nothing, "producer_id": producer, "open_first_offset": 5}) for producer in opened]
+        spans.append(ProducerSpan(**{**nothing, "producer_id": 2, "open_first_offset": -1}))
+        file = SegmentFile(path="s", source="raw", base_offset=0, size_bytes=0)
+        segments = [Segment(base_offset=0, runs=(), producers=one) for one in (Producers(tuple(spans), (), 0), None)]
+        scans = [ScannedSegment(log_dir="d", directory="t-0", file=file, segment=one, failed=False, problems=()) for one in segments]
+        known = KnownPartition(cluster_id="c", topic=topic, partition=0, segments=tuple((1, scan) for scan in scans))
+        return [one.transactional_id for one in found.of(known)]
 
     assert [told_of("v", producer) for producer in (5, 6, 7)] == [["d"]] * 3
     assert [told_of("t"), told_of("u"), told_of("v"), told_of("v", 3), told_of("t", 1, 3), told_of("v", 4)] == [

@@ -19,7 +19,6 @@ import pytest
 
 from replica_audit.config import Settings
 from replica_audit.engine import local
-from replica_audit.formats.values import Row
 from replica_audit.local_run import triage
 from replica_audit.partition.healthy import proven_healthy
 from replica_audit.partition.known.cluster_facts import ClusterFacts
@@ -29,7 +28,7 @@ from replica_audit.stages import judged as judging
 from replica_audit.stages import partitions as reading
 from replica_audit.stages import producer_files
 from replica_audit.stages.judged import judged, proven
-from replica_audit.stages.partitions import audit_of, known_partition
+from replica_audit.stages.partitions import audit_of
 from replica_audit.stages.producer_files import producer_file_problems
 from replica_audit.stages.valid_rows import sifted
 from tests.mutation.generated import STATES, healthy
@@ -94,13 +93,12 @@ def made_up() -> Iterator[None]:
 def every_partition(held: Held | None = None, seen: list[Known] | None = None) -> Iterator[None]:
     """Hold every partition that an audit in this process gathers meanwhile, or keep it as it was read."""
 
-    def watched(row: Row, cluster: ClusterFacts) -> AuditedPartition:
-        known = known_partition(row)
+    def watched(known: KnownPartition, cluster: ClusterFacts) -> AuditedPartition:
         if held is not None:
             held.hold(known, cluster, f"{known.cluster_id} {known.topic}-{known.partition}")
         if seen is not None:
             seen.append((known, cluster))
-        return judged(row, cluster)
+        return judged(known, cluster)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "judged", watched)

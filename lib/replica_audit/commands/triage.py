@@ -43,9 +43,8 @@ same summary. No Spark, no Java, no tables: nothing is written except what --htm
 answer between follower and leader, what is lost, and what to do. With --broker, answer whether that broker
 may be started or restarted: what its start does to each of its replicas.
 
-A cluster is held in memory (about 1 GB for 10,000 partitions with three
-replicas, and as much again in a second process that does half of the work, if there is a core for it).
-For whole fleets, and for a history of findings from night to night, run audit.
+A cluster is held in memory (about 1 GB for 10,000 partitions with three replicas). For whole fleets, and
+for a history of findings from night to night, run audit.
 """
 _TRIAGE_EXIT = """\
 exit codes, those of audit; with --broker 0, 1 and 3 are about the start of that broker alone:

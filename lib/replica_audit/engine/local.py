@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import accumulate, islice
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -18,33 +16,46 @@ import pyarrow.compute as pc
 
 from replica_audit.config import Settings
 from replica_audit.engine.local_records import keys_of
-from replica_audit.engine.second_process import both
-from replica_audit.files.locations import SCHEMES
 from replica_audit.files.text_files import KeptText
+from replica_audit.formats.collection.broker_folder import SharedSegments
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
-from replica_audit.formats.values import INVENTORY, SEGMENTS, TRANSACTIONS, Row, log_directory, metadata_copy
+from replica_audit.formats.values import SEGMENTS, TRANSACTIONS, Row, committed_offset, scanned_segment, transaction_state
 from replica_audit.garbage import uncollected
-from replica_audit.model import LogDirectory, LoggedVersions, MetadataCopy
+from replica_audit.model import (
+    BytesToRead,
+    CommittedOffset,
+    LogDirectory,
+    LoggedVersions,
+    MetadataCopy,
+    PartitionMetadata,
+    Problem,
+    ReplicaFiles,
+    ScannedSegment,
+)
 from replica_audit.partition.known.cluster_facts import ClusterFacts, cluster_facts
+from replica_audit.partition.known.known_partition import KnownPartition
 from replica_audit.progress import Stage
 from replica_audit.protocol.comparison.content import CompareMode
+from replica_audit.protocol.comparison.observed import LogEvent
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.rows import INPUT_ERRORS
 from replica_audit.rows.arrow import AUDITED
+from replica_audit.rows.encoding import as_dict
 from replica_audit.stages.commits import list_commits
-from replica_audit.stages.inventory import SOURCE_COLUMNS, list_source
+from replica_audit.stages.cost import bytes_to_read
+from replica_audit.stages.inventory import Item, Source, fitting_items, list_items
 from replica_audit.stages.judged import judged
-from replica_audit.stages.segments import collected_scans, scan_segment
+from replica_audit.stages.partitions import read_records
+from replica_audit.stages.segments import Collected, collected_segments, scan_segment
 from replica_audit.stages.transactions import TransactionsOfPartitions, list_transactions
 from replica_audit.stages.valid_rows import encoded_audits, fitting, refuse_scan, refuse_with_problem
 
 _AT_ONCE = 256  # rows that are put into Arrow together
-_MUCH = 200  # replicas, for which a second process is worth to be made
 _OF_COORDINATORS = (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC)  # what they say goes to the partitions that it is about, so it is read first
 
 Key = tuple[str, int]
-Source = tuple[str, int | None, str, str]
+Sources = Iterable[tuple[str, int | None, str, str]]  # as of `Root.sources`
 BeginsStage = Callable[[Stage, int], None]  # takes a stage, and how many replicas it is about
 
 
@@ -63,14 +74,13 @@ class ClusterAudit:
 
 
 def audit_cluster(
-    sources: Iterable[Source],
+    sources: Sources,
     head: ClusterMetadata | None,
     settings: Settings,
     *,
     facts: ClusterFacts | None = None,
     acknowledged: Acknowledgements | None = None,
     tell: BeginsStage = lambda _stage, _replicas: None,
-    shares: bool = False,
 ) -> ClusterAudit:
     """Audit one cluster.
 
@@ -81,174 +91,160 @@ def audit_cluster(
         facts: of the cluster, where they are known; None to take them from the metadata.
         acknowledged: what somebody knows of in the cluster.
         tell: is called when a stage begins.
-        shares: whether a second process may do half of what is much. The rows, and their order, are the same.
     """
-    known, listed = _Known(), tuple(sources)
-    shares = shares and not any(path.partition("://")[0] in SCHEMES for _cluster, _broker, path, _kind in listed)  # clients have threads
+    known = _Cluster()
     with uncollected():
         tell(Stage.LISTING, 0)
-        _list(listed, settings.topics, known, shares=shares)
-        replicas = sum(len(row["replicas"]) for row in known.partitions.values() if row["is_audited"])
+        for source in map(Source._make, sources):
+            for item in fitting_items(source.cluster_id, list_items(source, settings.topics)):
+                known.add(source.cluster_id, item)
+        replicas = sum(len(one.replicas) for one in known.partitions.values() if one.is_audited)
         tell(Stage.READING, replicas)
         now_ms = time.time_ns() // 1_000_000
         told = known.copies, settings, known.versions, now_ms, acknowledged, known.log_directories
         facts = facts or cluster_facts(head, *told)
-        rows = [row for _key, row in sorted(known.partitions.items())]
-        of_groups, of_transactions = ([row for row in rows if row["topic"] == topic] for topic in _OF_COORDINATORS)
+        partitions = [one for _key, one in sorted(known.partitions.items())]
+        of_groups, of_transactions = ([one for one in partitions if one.topic == topic] for topic in _OF_COORDINATORS)
         _scan([*of_groups, *of_transactions], facts.compare)
         _add_commits(of_groups, known, facts)
         transactions = _transactions(of_transactions, known, facts)
-        tables = _audited(rows, facts, transactions, lambda: tell(Stage.COMPARING, replicas), shares=shares)
+        _scan([one for one in partitions if one.topic not in _OF_COORDINATORS], facts.compare)
+        tell(Stage.COMPARING, replicas)
+        tables = _tables((one.known(transactions) for one in partitions if one.is_audited), facts)
     problems = pa.Table.from_pylist(known.problems, schema=tables[INPUT_ERRORS.name].schema)
     return ClusterAudit(facts=facts, tables=tables, problems=problems, replicas=replicas)
 
 
+def listed_amounts(sources: Sources, topics: str) -> BytesToRead:
+    """How much there is of everything; no segment is opened, no server.log read.
+
+    Args:
+        sources: what the inventory lists, as of `Root.sources`.
+        topics: as the setting.
+    """
+    listed = (Source(*source) for source in sources)
+    return bytes_to_read(item for source in listed if source.kind != "server-log" for item in list_items(source, topics))
+
+
 @dataclass(slots=True)
-class _Known:
+class _Partition:
+    """What is read of one partition, as of `KnownPartition`."""
+
+    cluster_id: str
+    topic: str
+    partition: int
+    is_audited: bool
+    claims: list[tuple[int | None, PartitionMetadata]] = field(default_factory=list)
+    replicas: list[tuple[int, ReplicaFiles]] = field(default_factory=list)
+    segments: list[tuple[int, ScannedSegment]] = field(default_factory=list)
+    events: list[LogEvent] = field(default_factory=list)
+    commits: list[CommittedOffset] = field(default_factory=list)
+
+    def known(self, transactions: TransactionsOfPartitions | None = None) -> KnownPartition:
+        found = KnownPartition(
+            cluster_id=self.cluster_id,
+            topic=self.topic,
+            partition=self.partition,
+            claims=tuple(self.claims),
+            replicas=tuple(self.replicas),
+            segments=tuple(self.segments),
+            events=tuple(self.events),
+            commits=tuple(self.commits),
+        )
+        told = transactions.of(found) if transactions else ()
+        return replace(found, transactions=told) if told else found
+
+
+@dataclass(slots=True)
+class _Cluster:
     """What the sources hold: partitions, copies of the metadata log, versions in server logs, log directories, problems of no replica."""
 
-    partitions: dict[Key, Row] = field(default_factory=dict)
+    partitions: dict[Key, _Partition] = field(default_factory=dict)
     copies: list[MetadataCopy] = field(default_factory=list)
     versions: list[LoggedVersions] = field(default_factory=list)
     log_directories: list[tuple[int, LogDirectory]] = field(default_factory=list)
     problems: list[Row] = field(default_factory=list)
 
-    def partition(self, row: Row) -> Row:
-        key = (row["topic"], row["partition"])
+    def add(self, cluster_id: str, item: Item) -> None:
+        """Take what a source holds."""
+        broker, value, is_audited = item
+        if isinstance(value, ReplicaFiles) and broker is not None:
+            self._partition(cluster_id, value, is_audited).replicas.append((broker, value))
+        elif isinstance(value, PartitionMetadata):
+            self._partition(cluster_id, value, is_audited).claims.append((broker, value))
+        elif isinstance(value, LogEvent):
+            self._partition(cluster_id, value, is_audited).events.append(value)
+        elif isinstance(value, MetadataCopy):
+            self.copies.append(value)
+        elif isinstance(value, LogDirectory) and broker is not None:
+            self.log_directories.append((broker, value))
+        elif isinstance(value, LoggedVersions) and value not in self.versions:
+            self.versions.append(value)
+        elif isinstance(value, Problem):
+            self.add_problem(cluster_id, broker, as_dict(value))
+
+    def add_problem(self, cluster_id: str, broker: int | None, problem: Row) -> None:
+        self.problems.append({"cluster_id": cluster_id, "broker_id": broker, **problem})
+
+    def _partition(self, cluster_id: str, of: ReplicaFiles | PartitionMetadata | LogEvent, is_audited: bool) -> _Partition:
+        key = (of.topic, of.partition)
         if key not in self.partitions:
-            keys = {"cluster_id": row["cluster_id"], "topic": key[0], "partition": key[1]}
-            lists: Row = {name: [] for name in ("claims", "replicas", "segments", "events", "commits")}
-            self.partitions[key] = {**keys, "is_audited": row["is_audited"], **lists}
+            self.partitions[key] = _Partition(cluster_id, of.topic, of.partition, is_audited)
         return self.partitions[key]
 
-    def add_problem(self, row: Row) -> None:
-        self.problems.append({"cluster_id": row["cluster_id"], "broker_id": row["broker_id"], **row["problem"]})
 
-    def add(self, row: Row) -> None:
-        """Take a row of the shape INVENTORY."""
-        if row.get("problem"):
-            self.add_problem(row)
-        elif row.get("metadata_copy"):
-            self.copies.append(metadata_copy(row["metadata_copy"]))
-        elif row.get("log_directory"):
-            self.log_directories.append((row["broker_id"], log_directory(row["log_directory"])))
-        elif row.get("versions"):
-            versions = LoggedVersions(**row["versions"])
-            if versions not in self.versions:
-                self.versions.append(versions)
-        else:
-            of_broker = {"broker_id": row["broker_id"]}
-            of_partition = self.partition(row)
-            if row.get("event"):
-                of_partition["events"].append({**of_broker, "event": row["event"]})
-            elif row.get("metadata"):
-                of_partition["claims"].append({**of_broker, "metadata": row["metadata"]})
-            else:
-                of_partition["replicas"].append({**of_broker, "replica": row["replica"]})
-
-
-def _list(sources: Sequence[Source], topics: str, known: _Known, *, shares: bool) -> None:
-    sizes = [_folders_in(path) if shares and kind == "broker" else 0 for _cluster, _broker, path, kind in sources]
-    if sum(sizes) < _MUCH:
-        found = [_listed(sources, topics)]
-    else:
-        middle = _middle(sizes)
-        found = [*both(partial(_listed, sources[:middle], topics), partial(_listed, sources[middle:], topics))]
-    for row in (row for rows in found for row in rows):
-        known.add(row)
-
-
-def _folders_in(path: str) -> int:
-    """How many folders are in those of a folder: replicas, if it is a broker's."""
-    try:
-        return sum(1 for below in Path(path).iterdir() if below.is_dir() for _replica in below.iterdir())
-    except OSError:
-        return 0  # told when it is listed
-
-
-def _middle(sizes: Sequence[int]) -> int:
-    """How many of the first ones make half of all."""
-    sums = list(accumulate(sizes))
-    return min(range(1, len(sums)), key=lambda place: abs(sums[-1] - 2 * sums[place - 1]), default=len(sums))
-
-
-def _listed(sources: Iterable[Source], topics: str) -> list[Row]:
-    rows = (row for source in sources for row in list_source(dict(zip(SOURCE_COLUMNS, source, strict=True)), topics))
-    return list(_fitting(rows, INVENTORY, refuse_with_problem))
-
-
-def _audited(
-    rows: Sequence[Row], facts: ClusterFacts, transactions: TransactionsOfPartitions, compares: Callable[[], None], *, shares: bool
-) -> dict[str, pa.Table]:
-    """The rows of every table about some partitions, whose segments are read first."""
-
-    def tables_of(some: Sequence[Row], begins: Callable[[], None]) -> dict[str, pa.Table]:
-        _scan([row for row in some if row["topic"] not in _OF_COORDINATORS], facts.compare)
-        for row in some:
-            row["transactions"] = transactions.of(row)
-        begins()
-        return _tables(some, facts)
-
-    sizes = [len(row["replicas"]) for row in rows]
-    if not shares or sum(sizes) < _MUCH:
-        return tables_of(rows, compares)
-    middle = _middle(sizes)
-    first, second = both(partial(tables_of, rows[:middle], compares), partial(tables_of, rows[middle:], lambda: None))
-    return {name: pa.concat_tables([table, second[name]]) for name, table in first.items()}
-
-
-def _scan(rows: Sequence[Row], mode: CompareMode) -> None:
+def _scan(partitions: Sequence[_Partition], mode: CompareMode) -> None:
     """Read the segments of partitions."""
-    partitions: dict[Key, Row] = {(row["topic"], row["partition"]): row for row in rows}
-    places: list[Row] = []
-
-    def add(row: Row) -> None:
-        partitions[row["topic"], row["partition"]]["segments"].append({"broker_id": row["broker_id"], "segment": row["segment"]})
-
+    by_key = {(one.topic, one.partition): one for one in partitions}
+    collected: dict[tuple[int, str, str], set[str]] = {}
     with KeptText() as kept:
-        for row in _fitting(_scanned(rows, places, kept, mode), SEGMENTS, refuse_scan):
-            add(row)
-    if places:
-        for batch in collected_scans(iter([pa.RecordBatch.from_pylist(places)])):
-            for row in batch.to_pylist():
-                add(row)
+        for row in _fitting(_scanned(partitions, collected, kept, mode), SEGMENTS, refuse_scan):
+            by_key[row["topic"], row["partition"]].segments.append((row["broker_id"], scanned_segment(row["segment"])))
+    shared: SharedSegments = {}
+    for (broker, scans, log_dir), directories in collected.items():
+        for name, scan in collected_segments(Collected(scans, log_dir, directories), shared):
+            by_key[name.topic, name.partition].segments.append((broker, scan))
 
 
-def _scanned(rows: Iterable[Row], places: list[Row], kept: KeptText, mode: CompareMode) -> Iterator[Row]:
-    """The segments of replicas that are read here; of those that were scanned on their brokers the places are added."""
-    for partition in rows:
-        for of_broker in partition["replicas"]:
-            replica, keys = of_broker["replica"], {"cluster_id": partition["cluster_id"], "broker_id": of_broker["broker_id"]}
-            if replica["scans"]:
-                places.append({**keys, **{name: replica[name] for name in ("scans", "log_dir", "directory")}})
+def _scanned(
+    partitions: Iterable[_Partition], collected: dict[tuple[int, str, str], set[str]], kept: KeptText, mode: CompareMode
+) -> Iterator[Row]:
+    """The segments of replicas that are read here; those that were scanned on their brokers are added to `collected`."""
+    for of in partitions:
+        for broker, files in of.replicas:
+            if files.scans:
+                collected.setdefault((broker, files.scans, files.log_dir), set()).add(files.directory)
                 continue
-            place = {**keys, **{name: replica[name] for name in ("log_dir", "directory", "topic", "partition")}}
-            for file in replica["segments"]:
-                yield from scan_segment({**place, "file": file}, kept, mode=mode)
+            keys = {"cluster_id": of.cluster_id, "broker_id": broker, "topic": of.topic, "partition": of.partition}
+            for file in files.segments:
+                place = {**keys, "log_dir": files.log_dir, "directory": files.directory, "file": as_dict(file)}
+                yield from scan_segment(place, kept, mode=mode)
 
 
-def _add_commits(of_groups: Iterable[Row], known: _Known, facts: ClusterFacts) -> None:
+def _add_commits(of_groups: Iterable[_Partition], known: _Cluster, facts: ClusterFacts) -> None:
     """Give every partition the offsets that groups committed of it."""
-    for found in (made for row in of_groups for made in list_commits(row, {row["cluster_id"]: facts})):
+    for found in (made for one in of_groups for made in list_commits(one.known(), facts)):
         if found.get("problem"):
-            known.add_problem(found)
+            known.add_problem(found["cluster_id"], found["broker_id"], found["problem"])
         elif (found["topic"], found["partition"]) in known.partitions:
-            known.partitions[found["topic"], found["partition"]]["commits"].append(found["commit"])
+            of = known.partitions[found["topic"], found["partition"]]
+            of.commits.append(committed_offset(of.topic, of.partition, found["commit"]))
 
 
-def _transactions(of_transactions: Iterable[Row], known: _Known, facts: ClusterFacts) -> TransactionsOfPartitions:
+def _transactions(of_transactions: Iterable[_Partition], known: _Cluster, facts: ClusterFacts) -> TransactionsOfPartitions:
     """What coordinators say of transactions."""
-    found = [made for row in of_transactions for made in list_transactions(row, {row["cluster_id"]: facts})]
+    found = [made for one in of_transactions for made in list_transactions(one.known(), facts)]
     fitted = list(_fitting(found, TRANSACTIONS, refuse_with_problem))
     for row in fitted:
         if row.get("problem"):
-            known.add_problem(row)
-    return TransactionsOfPartitions(row for row in fitted if row.get("transaction"))
+            known.add_problem(row["cluster_id"], row["broker_id"], row["problem"])
+    return TransactionsOfPartitions(transaction_state(row["transaction"]) for row in fitted if row.get("transaction"))
 
 
-def _tables(rows: Iterable[Row], facts: ClusterFacts) -> dict[str, pa.Table]:
-    compares = facts.compare is CompareMode.RECORDS
-    audited = (judged(row | {"keys": keys_of(row, facts)} if compares else row, facts) for row in rows if row["is_audited"])
+def _tables(partitions: Iterable[KnownPartition], facts: ClusterFacts) -> dict[str, pa.Table]:
+    if facts.compare is CompareMode.RECORDS:
+        partitions = (replace(one, records=read_records(keys_of(one, facts))) for one in partitions)
+    audited = (judged(one, facts) for one in partitions)
     parts: dict[str, list[pa.Table]] = {name: [] for name in AUDITED.names if name != "cluster_id"}
     while some := list(islice(audited, _AT_ONCE)):
         batch = encoded_audits(some)

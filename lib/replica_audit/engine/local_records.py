@@ -16,15 +16,16 @@ import numpy as np
 from replica_audit.formats.segment.records import ROW, Rows
 from replica_audit.formats.values import Row, unread_row
 from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.partition.known.known_partition import KnownPartition
 from replica_audit.rows.encoding import as_dict
 from replica_audit.stages.records import bucket_of, compared_rows, list_wanted, read_segment_records
 
 _READERS = 2  # segments that are read at once: decoding, hashing and sorting leave Python's lock to each other
 
 
-def keys_of(row: Row, facts: ClusterFacts) -> list[Row]:
-    """What comparing the records of a gathered partition gives, as rows of the shape COMPARED_KEYS; none where that is nothing."""
-    wanted = list(list_wanted(row, {row["cluster_id"]: facts}))
+def keys_of(known: KnownPartition, facts: ClusterFacts) -> list[Row]:
+    """What comparing the records of a partition gives, as rows of the shape COMPARED_KEYS; none where that is nothing."""
+    wanted = list(list_wanted(known, facts))
     if not wanted:
         return []
     found: list[Row] = []

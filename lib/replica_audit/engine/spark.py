@@ -20,6 +20,7 @@ from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTION
 from replica_audit.formats.values import COMMITS, INVENTORY, SEGMENTS, TRANSACTIONS, Row, log_directory, metadata_copy
 from replica_audit.model import LogDirectory, LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.partition.known.known_partition import KnownPartition
 from replica_audit.protocol.comparison.content import CompareMode
 from replica_audit.rows import COUNTED, AuditedPartition
 from replica_audit.rows.arrow import AUDITED, INT, OUTCOMES, STRING, WrittenFile, struct
@@ -28,6 +29,7 @@ from replica_audit.stages.commits import KEYS, list_commits
 from replica_audit.stages.inventory import list_source, weight
 from replica_audit.stages.judged import judged
 from replica_audit.stages.mapping import map_rows, mapped
+from replica_audit.stages.partitions import known_partition
 from replica_audit.stages.segments import collected_scans, scan_segments
 from replica_audit.stages.transactions import PRODUCER_IDS, list_transactions
 from replica_audit.stages.valid_rows import encoded_audits, outcomes, refuse_with_problem
@@ -45,6 +47,7 @@ class RowFiles(Protocol):
         """Have all of them in files; nothing is added afterwards."""
 
 
+OfRow = Callable[[Row], Iterator[Row]]
 OpenFiles = Callable[[], AbstractContextManager[RowFiles]]
 
 
@@ -195,7 +198,7 @@ def commits(gathered: DataFrame, clusters: Mapping[str, ClusterFacts]) -> DataFr
         Rows of the shape COMMITS: either `commit`, with the topic and partition that it is about, or `problem` is not null.
     """
     of_groups = gathered.where(F.col("topic") == F.lit(GROUP_OFFSETS_TOPIC))
-    return map_files(of_groups, map_rows(partial(list_commits, clusters=clusters), COMMITS, refuse_with_problem), COMMITS)
+    return map_files(of_groups, map_rows(of_partition(list_commits, clusters), COMMITS, refuse_with_problem), COMMITS)
 
 
 def with_commits(gathered: DataFrame, found: DataFrame | None) -> DataFrame:
@@ -216,7 +219,7 @@ def transactions(gathered: DataFrame, clusters: Mapping[str, ClusterFacts]) -> D
         Rows of the shape TRANSACTIONS: either `transaction` or `problem` is not null.
     """
     of_coordinators = gathered.where(F.col("topic") == F.lit(TRANSACTIONS_TOPIC))
-    listed = map_rows(partial(list_transactions, clusters=clusters), TRANSACTIONS, refuse_with_problem)
+    listed = map_rows(of_partition(list_transactions, clusters), TRANSACTIONS, refuse_with_problem)
     return map_files(of_coordinators, listed, TRANSACTIONS)
 
 
@@ -291,4 +294,15 @@ def _is_clean_but_unread(verdict: Column) -> Column:
 
 
 def _judge(row: Row, clusters: dict[str, ClusterFacts]) -> Iterator[AuditedPartition]:
-    yield judged(row, clusters[row["cluster_id"]])
+    yield judged(known_partition(row), clusters[row["cluster_id"]])
+
+
+def of_partition(function: Callable[[KnownPartition, ClusterFacts], Iterator[Row]], clusters: Mapping[str, ClusterFacts]) -> OfRow:
+    """Make a function of a partition and its cluster into one of a gathered row."""
+    return partial(_of_row, function=function, clusters=clusters)
+
+
+def _of_row(
+    row: Row, function: Callable[[KnownPartition, ClusterFacts], Iterator[Row]], clusters: Mapping[str, ClusterFacts]
+) -> Iterator[Row]:
+    yield from function(known_partition(row), clusters[row["cluster_id"]])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import map_files, spark_schema
+from replica_audit.engine.spark import of_partition
 from replica_audit.engine.spreading import spread
 from replica_audit.formats.values import KEYS_OF_PARTITION, RECORDS, WANTED
 from replica_audit.partition.known.cluster_facts import ClusterFacts
@@ -25,7 +24,7 @@ def with_keys(gathered: DataFrame, clusters: dict[str, ClusterFacts], tasks: int
         tasks: over how many the segments are spread.
         total_bytes: the size of all segments, the others among them.
     """
-    wanted = map_files(gathered, map_rows(partial(list_wanted, clusters=clusters), WANTED), WANTED)
+    wanted = map_files(gathered, map_rows(of_partition(list_wanted, clusters), WANTED), WANTED)
     files = wanted.where(F.col("file").isNotNull())
     records = map_files(spread(files, tasks, total_bytes), read_wanted, RECORDS)
     pairs = wanted.where(F.col("pairs").isNotNull()).withColumn("bucket", F.explode(F.sequence(F.lit(0), F.col("buckets") - 1)))

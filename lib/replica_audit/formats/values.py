@@ -110,7 +110,7 @@ def scanned_segment(row: Row) -> ScannedSegment:
         damaged=row["damaged"],
         runs=tuple(map(_BATCH_RUN, map(_RUN, row["runs"]))),
         windows=tuple(map(_AS_WINDOW, map(_WINDOW, row["windows"] or ()))),
-        producers=_producers(row["producers"]),
+        producers=producers_value(row["producers"]),
     )
     return ScannedSegment(
         log_dir=row["log_dir"],
@@ -128,7 +128,8 @@ def producers_row(producers: Producers) -> Row:
     return {**row, **{name: [one._asdict() for one in row[name]] for name in ("spans", "gaps")}}
 
 
-def _producers(row: Row | None) -> Producers | None:
+def producers_value(row: Row | None) -> Producers | None:
+    """A row of the shape PRODUCERS as a value."""
     if row is None:
         return None
     spans, gaps = map(ProducerSpan._make, map(_SPAN, row["spans"])), map(SequenceGap._make, map(_GAP, row["gaps"]))

@@ -171,7 +171,6 @@ class PartitionAudit:
         gaps = list(sequence_gap_rows(self.best_replica, self.compared, self.metadata, self.context))
         damaged = list(damaged_rows(self.loaded, self.leadership.leader_id, self._runs, compacted=self.context.compacted))
         audited = self._audited(made, choices, incidents, damaged)
-        of_epochs = partial(replica_rows.epoch_rows, leader=leader, cleaned_until=self.cleaned_until, metadata=self.metadata)
         leads = self.readable.get(self.leadership.leader_id)
         logs = [replica_rows.log_row(one, healed, ran=self._runs(one)) for one in self.loaded]
         roles = self._roles(made.verdicts)
@@ -189,12 +188,12 @@ class PartitionAudit:
         return AuditedPartition(
             cluster_id=self.known.cluster_id,
             replica_logs=logs,
-            segment_epochs=[
-                found for broker, one in self.known.segments for found in replica_rows.segment_rows(broker, one, self.topic, self.partition)
-            ],
+            segment_epochs=replica_rows.segment_rows(self.known.segments, self.topic, self.partition),
             compaction_differences=made.differences,
             record_differences=made.records,
-            epoch_start_offsets=[found for one in self.loaded for found in of_epochs(one, compacted=self.context.compacted)],
+            epoch_start_offsets=replica_rows.epoch_rows(
+                self.loaded, leader=leader, cleaned_until=self.cleaned_until, compacted=self.context.compacted, metadata=self.metadata
+            ),
             epoch_end_offsets=made.lookups,
             truncation_points=made.points,
             replica_verdicts=made.verdicts,

@@ -406,16 +406,10 @@ def healthy_rows(one: Candidate, read_again: ReadAgain, agrees: Agrees, *, every
     return AuditedPartition(
         cluster_id=one.known.cluster_id,
         replica_logs=[replica_rows.log_row(made, ran=of.alive) for of, made in zip(one.replicas, loaded, strict=True)],
-        segment_epochs=[
-            row
-            for broker, scan in one.known.segments
-            for row in replica_rows.segment_rows(broker, scan, one.known.topic, one.known.partition)
-        ],
-        epoch_start_offsets=[
-            row
-            for made in loaded
-            for row in replica_rows.epoch_rows(made, leader=leader, cleaned_until=cleaned_until, compacted=compacted, metadata=metadata)
-        ],
+        segment_epochs=replica_rows.segment_rows(one.known.segments, one.known.topic, one.known.partition),
+        epoch_start_offsets=replica_rows.epoch_rows(
+            loaded, leader=leader, cleaned_until=cleaned_until, compacted=compacted, metadata=metadata
+        ),
         epoch_end_offsets=lookups,
         truncation_points=points,
         replica_verdicts=verdicts,

@@ -19,6 +19,7 @@ from typing import Any, get_args, get_origin
 import pyarrow as pa
 
 from replica_audit.rows import COUNTED, INPUT_ERRORS
+from replica_audit.rows.blocks import RowBlock, column_of
 from replica_audit.rows.columns import NOT_NULL_KEPT, Bigint, Column, Hint, Table, Width, columns_of, hints_of
 from replica_audit.rows.encoding import RowMismatchError, T, row_in, row_of
 from replica_audit.rows.findings import CheckedPartition, FoundFinding
@@ -143,9 +144,21 @@ def array_of(row: type, rows: Values, kind: pa.StructType) -> pa.StructArray:
     return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=pa.array([one is None for one in rows]))
 
 
+def array_of_lists(row: type, lists: Values, kind: pa.StructType) -> pa.StructArray:
+    """The rows of several lists, some of which may be blocks, as a struct array, as `array_of`."""
+    if not any(isinstance(one, RowBlock) for one in lists):
+        return array_of(row, [one for of_one in lists for one in of_one or ()], kind)
+    for part in lists:
+        for other in {part.kind} if isinstance(part, RowBlock) else set(map(type, part or ())):
+            if other is not row:
+                raise RowMismatchError(f"a row of {row.__name__} is wanted, this is a {other.__name__}")
+    arrays = [encode(column_of(field.name, lists)) for field, (_value, encode) in zip(kind, _columns(row, kind), strict=True)]
+    return pa.StructArray.from_arrays(arrays, fields=list(kind))
+
+
 def list_array_of(row: type, lists: Values, kind: pa.ListType[Any]) -> pa.ListArray[Any]:
     """Lists of rows as a list array, as `array_of`; None is null."""
-    items = array_of(row, [one for of_one in lists for one in of_one or ()], kind.value_type)
+    items = array_of_lists(row, lists, kind.value_type)
     offsets = pa.array(chain((0,), accumulate(len(one or ()) for one in lists)), pa.int32())
     mask = pa.array([one is None for one in lists]) if None in lists else None
     return pa.ListArray.from_arrays(offsets, items, type=kind, mask=mask)

@@ -17,6 +17,8 @@ from functools import cache
 from types import MappingProxyType, NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from replica_audit.rows.blocks import RowBlock
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -220,11 +222,14 @@ def checker(table: Table) -> Callable[[Any], str | None]:
 
 def all_pass(table: Table) -> Callable[[Any], bool]:
     """Return a function that says whether several rows all violate nothing, asked of all at once; `checker` says what one violates."""
-    parts = [part for _check, part in _parts(table)]
-    every = _compiled(f"all([{_and(parts)} for row in rows])", "rows")
+    parts = _and([part for _check, part in _parts(table)])
+    every = _compiled(f"all([{parts} for row in rows])", "rows")
+    names = sorted(set(re.findall(r"\brow\.(\w+)", parts)))
+    values = ", ".join(f"columns['{name}']" for name in names)
+    of_columns = _compiled(f"all([{parts.replace('row.', '')} for {', '.join(names)}, in zip({values})])" if names else "True", "columns")
 
     def passes(rows: Any) -> bool:
-        return not rows or _holds(every, rows)
+        return not rows or (_holds(of_columns, rows.columns) if isinstance(rows, RowBlock) else _holds(every, rows))
 
     return passes
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
+from typing import NamedTuple
 
 from replica_audit.errors import MetadataError
 from replica_audit.files.locations import located
@@ -11,7 +13,7 @@ from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TO
 from replica_audit.formats.metadata import metadata_files, metadata_log
 from replica_audit.formats.replicas import broker_files
 from replica_audit.formats.server_log.log_writers import is_named_for_a_broker
-from replica_audit.formats.values import Row, copy_row, event_row, metadata_row, replica_row
+from replica_audit.formats.values import INVENTORY, Row, copy_row, event_row, metadata_row, replica_row
 from replica_audit.model import (
     BrokerStanding,
     LogDirectory,
@@ -21,28 +23,101 @@ from replica_audit.model import (
     Problem,
     ReplicaFiles,
 )
+from replica_audit.protocol.comparison.observed import LogEvent
 from replica_audit.rows.encoding import as_dict
 from replica_audit.stages import server_logs
 from replica_audit.stages.mapping import LARGE
 from replica_audit.stages.topics import topic_filter
+from replica_audit.stages.valid_rows import fitting, refuse_with_problem
 
-SOURCE_COLUMNS = ("cluster_id", "broker_id", "path", "kind")  # of what is listed: a broker's folder, a file
+_AT_ONCE = 256  # items that are held against their columns together
+_INT64 = 2**63
+Value = ReplicaFiles | PartitionMetadata | MetadataCopy | LogEvent | LoggedVersions | LogDirectory | Problem
 
 
-def list_source(source: Row, topics: str = "") -> Iterator[Row]:
-    """The rows of one source, those of other topics left out; problems that belong to no replica stay.
+class Source(NamedTuple):
+    """What is listed: a broker's folder (`kind` is broker), a cluster-metadata.json (metadata), or a server.log beside (server-log)."""
+
+    cluster_id: str
+    broker_id: int | None
+    path: str
+    kind: str
+
+
+class Item(NamedTuple):
+    """Something that a source holds, and whose it is: None for the file beside the brokers. `is_audited`: not only to know others."""
+
+    broker_id: int | None
+    value: Value
+    is_audited: bool = True
+
+
+def list_items(source: Source, topics: str = "") -> Iterator[Item]:
+    """What one source holds, without what is of other topics; problems that belong to no replica stay.
 
     Args:
-        source: its `SOURCE_COLUMNS`.
+        source: a broker's folder, or a file.
         topics: regular expression that a topic's whole name must match; empty for all. Coordinators of groups and transactions are listed
             always: they tell of other partitions.
     """
     is_wanted = topic_filter(topics)
-    for row in _LISTED[source["kind"]](source):
-        topic = row.get("topic")
-        is_audited = topic is None or is_wanted(topic)
-        if is_audited or topic in (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
-            yield {**row, "is_audited": is_audited}
+    for item in _LISTED[source.kind](source):
+        topic = getattr(item.value, "topic", None)
+        if topic is None or is_wanted(topic):
+            yield item
+        elif topic in (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+            yield item._replace(is_audited=False)
+
+
+def list_source(source: Row, topics: str = "") -> Iterator[Row]:
+    """The same as rows of the shape INVENTORY; `source` is one, too."""
+    for item in list_items(Source(*(source[name] for name in Source._fields)), topics):
+        yield item_row(source["cluster_id"], item)
+
+
+def item_row(cluster_id: str, item: Item) -> Row:
+    """An item as a row of the shape INVENTORY."""
+    row = {"cluster_id": cluster_id, "broker_id": item.broker_id, "is_audited": item.is_audited}
+    value = item.value
+    if isinstance(value, ReplicaFiles):
+        return row | {"topic": value.topic, "partition": value.partition, "replica": replica_row(value)}
+    if isinstance(value, PartitionMetadata):
+        values = metadata_row(value)
+        return row | {"topic": values.pop("topic"), "partition": values.pop("partition"), "metadata": values}
+    if isinstance(value, LogEvent):
+        return row | {"topic": value.topic, "partition": value.partition, "event": event_row(value)}
+    if isinstance(value, MetadataCopy):
+        return row | {"metadata_copy": copy_row(value)}
+    if isinstance(value, Problem):
+        return row | {"problem": as_dict(value)}
+    return row | {"versions" if isinstance(value, LoggedVersions) else "log_directory": value._asdict()}
+
+
+def fitting_items(cluster_id: str, items: Iterable[Item]) -> Iterator[Item]:
+    """Items, and problems in the place of those that hold what the columns of INVENTORY cannot."""
+    pending = iter(items)
+    while some := list(islice(pending, _AT_ONCE)):
+        doubtful = [item for item in some if not (isinstance(item.value, ReplicaFiles) and _fits(item.value))]
+        rows = [item_row(cluster_id, item) for item in doubtful]
+        refused = {
+            id(item): Item(new["broker_id"], Problem(**new["problem"]))
+            for item, old, new in zip(doubtful, rows, fitting(rows, INVENTORY, refuse_with_problem), strict=True)
+            if new is not old
+        }
+        yield from (refused.get(id(item), item) for item in some) if refused else some
+
+
+def _fits(files: ReplicaFiles) -> bool:
+    """Whether a replica certainly fits: what is read as a number of Kafka's is one, and only a path or a name can be no Unicode text."""
+    texts = (files.log_dir, files.directory, files.folder or "", files.scans or "", files.offline_reason or "")
+    return (
+        all(map(str.isascii, texts))
+        and not (files.problems or files.producer_texts or files.producer_files)
+        and all(
+            one.path.isascii() and one.base_offset < _INT64 and one.size_bytes < _INT64 and (one.copy or "").isascii()
+            for one in files.segments
+        )
+    )
 
 
 def weight(row: Row) -> int:
@@ -51,22 +126,14 @@ def weight(row: Row) -> int:
     return LARGE if claim is None else 1 + len(claim["elections"]) + len(claim["isr_changes"])
 
 
-def _row(source: Row, **values: object) -> Row:
-    return {"cluster_id": source["cluster_id"], "broker_id": source["broker_id"], **values}
-
-
-def _list_broker(source: Row) -> Iterator[Row]:
-    for found in broker_files.replicas_of(located(source["path"])):
-        if isinstance(found, Problem):
-            yield _row(source, problem=as_dict(found))
-        elif isinstance(found, broker_files.ServerLog):
-            yield from _list_server_log({**source, "path": str(found.path)})
-        elif isinstance(found, LogDirectory):
-            yield _row(source, log_directory=found._asdict())
-        else:
-            yield _row(source, topic=found.topic, partition=found.partition, replica=replica_row(found))
-            if found.topic == METADATA_TOPIC and found.state == "current":
-                yield from _list_metadata_log(source, found)
+def _list_broker(source: Source) -> Iterator[Item]:
+    for found in broker_files.replicas_of(located(source.path)):
+        if isinstance(found, broker_files.ServerLog):
+            yield from _list_server_log(source._replace(path=str(found.path)))
+            continue
+        yield Item(source.broker_id, found)
+        if isinstance(found, ReplicaFiles) and found.topic == METADATA_TOPIC and found.state == "current":
+            yield from _list_metadata_log(source, found)
 
 
 def _is_text(found: ReplicaFiles) -> bool:
@@ -74,20 +141,16 @@ def _is_text(found: ReplicaFiles) -> bool:
     return bool(found.segments) and all(file.source == "dump" for file in found.segments)
 
 
-def _list_server_log(source: Row) -> Iterator[Row]:
-    path = located(source["path"])
-    is_told = source["kind"] == "broker" or is_named_for_a_broker(path)
-    for found in server_logs.read_log(path, source["broker_id"], is_told=is_told):
-        if isinstance(found, Problem):
-            yield _row(source, problem=as_dict(found))
-        elif isinstance(found, LoggedVersions):
-            yield _row(source, versions=found._asdict())
-        else:
-            of_writer = {**source, "broker_id": found.broker_id}
-            yield _row(of_writer, topic=found.topic, partition=found.partition, event=event_row(found))
+def _list_server_log(source: Source) -> Iterator[Item]:
+    if source.broker_id is None:
+        raise ValueError(f"{source.path} is of no broker")
+    path = located(source.path)
+    is_told = source.kind == "broker" or is_named_for_a_broker(path)
+    for found in server_logs.read_log(path, source.broker_id, is_told=is_told):
+        yield Item(found.broker_id if isinstance(found, LogEvent) else source.broker_id, found)
 
 
-def _list_metadata_log(source: Row, replica: ReplicaFiles) -> Iterator[Row]:
+def _list_metadata_log(source: Source, replica: ReplicaFiles) -> Iterator[Item]:
     directory, copied_to = located(replica.log_dir) / replica.directory, replica.folder
     if _is_text(replica):
         copy = metadata_log.read_text(directory, replica.segments)
@@ -97,7 +160,7 @@ def _list_metadata_log(source: Row, replica: ReplicaFiles) -> Iterator[Row]:
     yield from _metadata_copy(source, replace(copy, problems=tuple(as_on_the_broker)))
 
 
-def _metadata_copy(source: Row, copy: metadata_log.MetadataLog) -> Iterator[Row]:
+def _metadata_copy(source: Source, copy: metadata_log.MetadataLog) -> Iterator[Item]:
     found = MetadataCopy(
         metadata_version=copy.metadata_version,
         log_epoch=copy.log_epoch,
@@ -117,33 +180,26 @@ def _metadata_copy(source: Row, copy: metadata_log.MetadataLog) -> Iterator[Row]
         min_isr=copy.min_isr,
         last_timestamp_ms=-1 if copy.last_timestamp_ms is None else copy.last_timestamp_ms,
     )
-    yield _row(source, metadata_copy=copy_row(found))
-    for problem in copy.problems:
-        yield _row(source, problem=as_dict(problem))
-    for partition in copy.partitions:
-        yield _row(source, **_partition_row(partition))
+    values: list[Value] = [found, *copy.problems, *copy.partitions]
+    for value in values:
+        yield Item(source.broker_id, value)
 
 
-def _list_metadata(source: Row) -> Iterator[Row]:
-    path = located(source["path"])
+def _list_metadata(source: Source) -> Iterator[Item]:
+    path = located(source.path)
     try:
         file = metadata_files.read(path)  # all or none: half of the leaders would mislead
     except (MetadataError, OSError) as error:
-        yield _row(source, problem=as_dict(metadata_files.unusable(path, error)))
+        yield Item(source.broker_id, metadata_files.unusable(path, error))
         return
     if file.log is not None:
         yield from _metadata_copy(source, file.log)
         return
     for partition in file.partitions:
-        yield _row(source, **_partition_row(partition))
+        yield Item(source.broker_id, partition)
 
 
-def _partition_row(partition: PartitionMetadata) -> Row:
-    values = metadata_row(partition)
-    return {"topic": values.pop("topic"), "partition": values.pop("partition"), "metadata": values}
-
-
-_LISTED: dict[str, Callable[[Row], Iterator[Row]]] = {
+_LISTED: dict[str, Callable[[Source], Iterator[Item]]] = {
     "broker": _list_broker,
     "metadata": _list_metadata,
     "server-log": _list_server_log,

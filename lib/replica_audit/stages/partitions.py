@@ -42,13 +42,8 @@ _GONE = "audit again, preferably a copy: the file was there during the scan"
 _UNTIL_THEN = "until then its batches are known by epoch and offset alone"
 
 
-def partition_audit(row: Row, cluster: ClusterFacts) -> PartitionAudit:
-    """The audit of a gathered partition, whose batches are read again from its files."""
-    return audit_of(known_partition(row), cluster)
-
-
 def audit_of(known: KnownPartition, cluster: ClusterFacts) -> PartitionAudit:
-    """The audit of what was read of a partition."""
+    """The audit of a partition, whose batches are read again from its files."""
     return PartitionAudit(known, cluster, read_again, read_stored, read_snapshot)
 
 
@@ -70,11 +65,12 @@ def known_partition(row: Row) -> KnownPartition:
         events=tuple(log_event(one["broker_id"], topic, partition, one["event"]) for one in row.get("events") or ()),
         commits=tuple(committed_offset(topic, partition, one) for one in row.get("commits") or ()),
         transactions=tuple(sorted(map(transaction_state, row.get("transactions") or ()), key=attrgetter("transactional_id"))),
-        records=None if row.get("keys") is None else _read_records(row["keys"]),
+        records=None if row.get("keys") is None else read_records(row["keys"]),
     )
 
 
-def _read_records(rows: Sequence[Row]) -> ReadRecords:
+def read_records(rows: Sequence[Row]) -> ReadRecords:
+    """Rows of the shape COMPARED_KEYS as a value."""
     return ReadRecords(
         differing=tuple((row["follower_id"], differing_keys(row)) for row in rows if not row["problem"]),
         unread=tuple((row["broker_id"], Problem(**row["problem"])) for row in rows if row["problem"]),

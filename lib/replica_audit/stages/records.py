@@ -19,10 +19,11 @@ from replica_audit.formats.values import KEYS_OF_PARTITION, RECORDS, Row, compar
 from replica_audit.model import Problem, SegmentFile
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.partition.known.known_partition import KnownPartition
 from replica_audit.partition.pairs.records import bytes_of
 from replica_audit.partition.records_wanted import records_wanted
 from replica_audit.rows.encoding import as_dict
-from replica_audit.stages.partitions import partition_audit
+from replica_audit.stages.partitions import audit_of
 
 IN_BUCKET = 1 << 20  # records as they are scanned, of all replicas: some 100 MB where they are compared
 _AT_ONCE = 1 << 16  # rows of a batch: Spark holds several in memory
@@ -30,16 +31,16 @@ _MOST_PROBLEMS = 10  # of one segment
 _CHANGED = "audit again, preferably a copy: the file was there during the scan, and another one has replaced it since"
 
 
-def list_wanted(row: Row, clusters: Mapping[str, ClusterFacts]) -> Iterator[Row]:
-    """What is wanted of a gathered partition, as rows of the shape WANTED; none where records are not compared."""
-    yield from _wanted_rows(row, partition_audit(row, clusters[row["cluster_id"]]))
+def list_wanted(known: KnownPartition, cluster: ClusterFacts) -> Iterator[Row]:
+    """What is wanted of a partition, as rows of the shape WANTED; none where records are not compared."""
+    yield from _wanted_rows(audit_of(known, cluster))
 
 
-def _wanted_rows(row: Row, audit: PartitionAudit) -> Iterator[Row]:
+def _wanted_rows(audit: PartitionAudit) -> Iterator[Row]:
     wanted = records_wanted(audit)
     if wanted is None:
         return
-    keys = {name: row[name] for name in ("cluster_id", "topic", "partition")}
+    keys: Row = {name: getattr(audit.known, name) for name in ("cluster_id", "topic", "partition")}
     keys["buckets"] = 1 + wanted.record_count // IN_BUCKET
     nothing: Row = dict.fromkeys(("broker_id", "file", "is_last", "following", "end_offset", "bounds", "pairs"))
     yield keys | nothing | {"pairs": [pair_row(pair) for pair in wanted.pairs]}
@@ -78,12 +79,12 @@ def read_segment_records(row: Row) -> Iterator[Rows | Problem]:
     yield from _unreadable(file, reader.unreadable)
 
 
-def keys_of_few(row: Row, audit: PartitionAudit) -> list[Row]:
+def keys_of_few(audit: PartitionAudit) -> list[Row]:
     """What comparing the records of a partition gives that has few, read at once: rows of the shape COMPARED_KEYS."""
     pairs: Sequence[Row] = ()
     problems: list[Row] = []
     by_broker: defaultdict[int, list[Rows]] = defaultdict(list)
-    for one in _wanted_rows(row, audit):
+    for one in _wanted_rows(audit):
         if one["file"] is None:
             pairs = one["pairs"]
             continue

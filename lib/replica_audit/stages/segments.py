@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -14,11 +15,13 @@ from replica_audit.files.locations import located
 from replica_audit.files.text_files import KeptText
 from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.collection import broker_folder as collected
+from replica_audit.formats.collection.broker_folder import SharedSegments
 from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.log_dir.names import ReplicaDirectory
 from replica_audit.formats.replicas.replica_reader import scan_of
 from replica_audit.formats.segment.segment_scan import scanned
 from replica_audit.formats.values import SEGMENTS, Row, producers_row, segment_file
-from replica_audit.model import SegmentFile
+from replica_audit.model import ScannedSegment, Segment, SegmentFile
 from replica_audit.protocol.comparison.content import CompareMode
 from replica_audit.rows.encoding import as_dict
 from replica_audit.stages.mapping import map_rows, uncollected_batches
@@ -78,19 +81,47 @@ def _collected_scans(places: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
                 of_broker = pa.RecordBatch.from_pylist([keys] * rows.num_rows, schema=_OF_BROKER)
                 yield pa.record_batch([*of_broker.columns, *rows.columns], schema=SEGMENTS)
         except (OSError, InputError) as error:
-            failed = error if isinstance(error, OSError) else OSError(0, str(error))
-            unread = [{**keys, **row} for row in _failed(scans, place, sorted(directories), failed)]
+            unread = [
+                {**keys, "topic": name.topic, "partition": name.partition, "segment": _failed_row(scan)}
+                for name, scan in _failed(scans, place, directories, error)
+            ]
             yield pa.RecordBatch.from_pylist(unread, schema=SEGMENTS)
 
 
-def _failed(scans: str, place: str, directories: Sequence[str], error: OSError) -> Iterator[Row]:
+class Collected(NamedTuple):
+    """Replicas of one log directory that were scanned on their broker: the file of the scans, the log directory, and their directories."""
+
+    scans: str
+    log_dir: str
+    directories: set[str]
+
+
+def collected_segments(place: Collected, shared: SharedSegments) -> Iterator[tuple[ReplicaDirectory, ScannedSegment]]:
+    """The same scans as values; what is equal in several replicas is one object."""
+    try:
+        yield from collected.log_dir_of(located(place.scans), place.directories).segments(place.directories, shared)
+    except (OSError, InputError) as error:
+        yield from _failed(*place, error)
+
+
+def _failed(
+    scans: str, place: str, directories: Iterable[str], error: OSError | InputError
+) -> Iterator[tuple[ReplicaDirectory, ScannedSegment]]:
     """For each replica whose scans cannot be read any more, or not to their end, a segment that cannot be read."""
-    problem = as_dict(cannot_read(located(scans), "collection", error))
-    for directory in directories:
+    problem = cannot_read(located(scans), "collection", error if isinstance(error, OSError) else OSError(0, str(error)))
+    for directory in sorted(directories):
         name = log_dir.replica_directory(directory)
         if name is None:
             continue
-        file = as_dict(SegmentFile(path=scans, source=collected.SOURCE, base_offset=0, size_bytes=0))
-        segment = {"log_dir": place, "directory": directory, "file": file}
-        told = {"runs": [], "windows": [], "producers": None, "damaged": False, "failed": True, "problems": [problem]}
-        yield {"topic": name.topic, "partition": name.partition, "segment": {**segment, **told}}
+        file = SegmentFile(path=scans, source=collected.SOURCE, base_offset=0, size_bytes=0)
+        segment = Segment(base_offset=0, runs=())
+        yield (
+            name,
+            ScannedSegment(log_dir=place, directory=directory, file=file, segment=segment, failed=True, problems=(problem,)),
+        )
+
+
+def _failed_row(scan: ScannedSegment) -> Row:
+    nothing: Row = {"runs": [], "windows": [], "producers": None, "damaged": False}
+    known = {"log_dir": scan.log_dir, "directory": scan.directory, "file": as_dict(scan.file), "failed": scan.failed}
+    return {**known, **nothing, "problems": [as_dict(problem) for problem in scan.problems]}

@@ -3,52 +3,56 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from replica_audit.formats.coordinators.transactions import transaction_states
 from replica_audit.formats.values import Row, transaction_row
+from replica_audit.model import TransactionState
 from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.partition.known.known_partition import KnownPartition
 from replica_audit.rows.encoding import as_dict
-from replica_audit.stages.partitions import partition_audit
+from replica_audit.stages.partitions import audit_of
 
 PRODUCER_IDS = ("producer_id", "previous_producer_id", "next_producer_id")  # of a transactional id, -1 for none
 
 
-def list_transactions(row: Row, clusters: Mapping[str, ClusterFacts]) -> Iterator[Row]:
+def list_transactions(known: KnownPartition, cluster: ClusterFacts) -> Iterator[Row]:
     """The states in one partition of `__transaction_state`, from its leader or, without it, from the longest readable replica."""
-    cluster = row["cluster_id"]
-    replica = partition_audit(row, clusters[cluster]).best_replica
+    replica = audit_of(known, cluster).best_replica
     if replica is None:
         return
     found, problems = transaction_states(replica.files_in_log, replica.log.log_end_offset if replica.log else None)
     for problem in problems:
-        yield {"cluster_id": cluster, "broker_id": replica.broker_id, "problem": as_dict(problem)}
+        yield {"cluster_id": known.cluster_id, "broker_id": replica.broker_id, "problem": as_dict(problem)}
     for state in found:
-        yield {"cluster_id": cluster, "transaction": transaction_row(state)}
+        yield {"cluster_id": known.cluster_id, "transaction": transaction_row(state)}
 
 
 class TransactionsOfPartitions:
-    """What rows of `list_transactions` say of each partition of a cluster."""
+    """What the coordinators of a cluster say of each of its partitions."""
 
-    def __init__(self, rows: Iterable[Row]) -> None:
-        """Take the rows of one cluster that hold a `transaction`."""
-        self._of_partition: dict[tuple[str, int], list[Row]] = defaultdict(list)
-        self._of_producer: dict[int, list[Row]] = defaultdict(list)
-        for row in rows:
-            for producer in {row["transaction"][name] for name in PRODUCER_IDS if row["transaction"][name] >= 0}:
-                self._of_producer[producer].append(row["transaction"])
-            for place in {(one["topic"], one["partition"]) for one in row["transaction"]["partitions"]}:
-                self._of_partition[place].append(row["transaction"])
+    def __init__(self, states: Iterable[TransactionState]) -> None:
+        """Take what they say of each transactional id."""
+        self._of_partition: dict[tuple[str, int], list[TransactionState]] = defaultdict(list)
+        self._of_producer: dict[int, list[TransactionState]] = defaultdict(list)
+        for state in states:
+            for producer in {number for name in PRODUCER_IDS if (number := getattr(state, name)) >= 0}:
+                self._of_producer[producer].append(state)
+            for place in set(state.partitions):
+                self._of_partition[place].append(state)
 
-    def of(self, row: Row) -> list[Row]:
-        """Those of a gathered partition, as rows of the shape TRANSACTION_STATE."""
-        told = list(self._of_partition.get((row["topic"], row["partition"]), ()))
-        for producer in _with_open_transactions(row) if self._of_producer else ():
+    def of(self, known: KnownPartition) -> tuple[TransactionState, ...]:
+        """Those of a partition, by transactional id."""
+        if not self._of_producer and not self._of_partition:
+            return ()
+        told = list(self._of_partition.get((known.topic, known.partition), ()))
+        for producer in _with_open_transactions(known):
             told += self._of_producer.get(producer, ())
-        return list({one["transactional_id"]: one for one in told}.values())
+        found = {one.transactional_id: one for one in told}
+        return tuple(found[name] for name in sorted(found))
 
 
-def _with_open_transactions(row: Row) -> set[int]:
+def _with_open_transactions(known: KnownPartition) -> set[int]:
     """The producers that have a transaction open at the end of a segment; it may be ended in a later one."""
-    scans = (of_broker["segment"]["producers"] for of_broker in row["segments"])
-    return {span["producer_id"] for producers in scans if producers for span in producers["spans"] if span["open_first_offset"] >= 0}
+    scans = (scan.segment.producers for _broker, scan in known.segments)
+    return {span.producer_id for producers in scans if producers for span in producers.spans if span.open_first_offset >= 0}

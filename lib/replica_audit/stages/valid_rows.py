@@ -15,7 +15,7 @@ from replica_audit.errors import visible
 from replica_audit.formats.log_dir.names import TRANSACTIONS_TOPIC
 from replica_audit.formats.values import Row
 from replica_audit.rows import COUNTED, INPUT_ERRORS, OF_PARTITIONS, AuditedPartition
-from replica_audit.rows.arrow import AUDITED, BIGINT, OUTCOMES, STRING, array_of, list_array_of, rows_of, schema_of
+from replica_audit.rows.arrow import AUDITED, BIGINT, OUTCOMES, STRING, array_of_lists, list_array_of, rows_of, schema_of
 from replica_audit.rows.columns import all_pass, checker
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.findings import CheckedPartition, FoundFinding
@@ -139,11 +139,11 @@ def _lists(rows: Sequence[AuditedPartition], fields: Iterable[pa.Field[Any]]) ->
 def _tables_and_rest(rows: Sequence[AuditedPartition]) -> tuple[Mapping[str, pa.RecordBatch], pa.RecordBatch]:
     made = {}
     for table in OF_PARTITIONS:
-        of_table = [(row.cluster_id, one) for row in rows for one in getattr(row, table.name)]
-        if of_table:
-            clusters, found = zip(*of_table, strict=True)
+        lists = [getattr(row, table.name) for row in rows]
+        clusters = [row.cluster_id for row, found in zip(rows, lists, strict=True) for _one in range(len(found))]
+        if clusters:
             kind, schema = _SHAPES[table.name]
-            columns = array_of(_ROWS[table.name], found, kind).flatten()
+            columns = array_of_lists(_ROWS[table.name], lists, kind).flatten()
             made[table.name] = pa.RecordBatch.from_arrays([pa.array(clusters, STRING), *columns], schema=schema)
     known = {
         "sizes": pa.array([[len(getattr(row, table.name)) for table in COUNTED] for row in rows], OUTCOMES.field("sizes").type),
@@ -163,6 +163,7 @@ def sifted(row: AuditedPartition) -> AuditedPartition:
         rows = getattr(row, name)
         if passes(rows):
             continue
+        rows = list(rows)
         refused = [(one, violated) for one in rows if (violated := violation(one)) is not None]
         if refused:
             told += [_refusal(name, one, violated) for one, violated in refused]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -59,18 +60,28 @@ from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.small_files import whole_content
 from replica_audit.formats.segment.batch_index import read_index, synthetic
 from replica_audit.formats.segment.segment_scan import read_batches
-from replica_audit.formats.values import SEGMENT_FILE, SEGMENT_SCAN
-from replica_audit.model import INCOMPLETE_COLLECTION, BatchHeader, BatchRun, Problem, ReplicaFiles, SegmentFile
+from replica_audit.formats.values import SEGMENT_FILE, SEGMENT_SCAN, Row, producers_value
+from replica_audit.model import (
+    INCOMPLETE_COLLECTION,
+    BatchHeader,
+    BatchRun,
+    Problem,
+    ReplicaFiles,
+    ScannedSegment,
+    Segment,
+    SegmentFile,
+    Window,
+)
 from replica_audit.protocol.epochs.epoch_table import goes_back
 from replica_audit.rows.arrow import BOOLEAN, INT, STRING, struct
 
+SharedSegments = dict[tuple[str, int], Segment]  # by replica directory and base offset: replicas mostly have the same
+_BATCH_RUN = partial(tuple.__new__, BatchRun)  # as `_make`, which looks at the length of each
 # what of ROWS is handed on by the scan of a segment
 SCANNED = pa.schema(list(struct(topic=STRING, partition=INT, segment=SEGMENT_SCAN)))
 
 
-def scanned(
-    rows: pa.RecordBatch, made: Sequence[Mapping[str, Any]], files: Sequence[SegmentFile], log_dir: str, store: Path
-) -> pa.RecordBatch:
+def scanned(rows: pa.RecordBatch, made: Sequence[Row], files: Sequence[SegmentFile], log_dir: str, store: Path) -> pa.RecordBatch:
     """Rows as SCANNED; those that are no scans without what they claim, and with a problem.
 
     Args:
@@ -80,6 +91,55 @@ def scanned(
         log_dir: path of the log directory on the broker.
         store: the `segments.parquet`.
     """
+    rows = _checked(rows, made, store)
+    columns = {field.name: pa.array([getattr(file, field.name) for file in files], field.type) for field in SEGMENT_FILE}
+    file = pa.StructArray.from_arrays(list(columns.values()), fields=list(SEGMENT_FILE))
+    known = {"file": file, "log_dir": pa.array([log_dir] * rows.num_rows, STRING)}
+    segment = [known[field.name] if field.name in known else rows[field.name].cast(field.type) for field in SEGMENT_SCAN]
+    segments = pa.StructArray.from_arrays(segment, fields=list(SEGMENT_SCAN))
+    return pa.record_batch([rows["topic"], rows["partition"], segments], schema=SCANNED)
+
+
+def scanned_segments(
+    rows: pa.RecordBatch, made: Sequence[Row], files: Sequence[SegmentFile], place: str, store: Path, shared: SharedSegments
+) -> Iterator[tuple[log_dir.ReplicaDirectory, ScannedSegment]]:
+    """The same as values, each with what the name of its replica directory says; what `shared` has already is not made twice."""
+    checked = _checked(rows, made, store)
+    if checked is not rows:
+        made = checked.drop_columns(["runs"]).to_pylist()
+    for row, file, runs in zip(made, files, _runs(cast("pa.ListArray[Any]", checked["runs"])), strict=True):
+        name, problems = log_dir.replica_directory(row["directory"]), row["problems"]
+        if name is None:  # refused when the manifest was read
+            continue
+        segment = Segment(
+            base_offset=file.base_offset,
+            swap=file.swap,
+            damaged=row["damaged"],
+            runs=runs,
+            windows=tuple([Window(**window) for window in row["windows"] or ()]),
+            producers=producers_value(row["producers"]),
+        )
+        key = (row["directory"], file.base_offset)
+        known = shared.get(key)
+        if known == segment:
+            segment = known
+        else:
+            shared[key] = segment
+        yield (
+            name,
+            ScannedSegment(
+                log_dir=place,
+                directory=row["directory"],
+                file=file,
+                segment=segment,
+                failed=row["failed"],
+                problems=tuple([Problem(**problem) for problem in problems or ()]),
+            ),
+        )
+
+
+def _checked(rows: pa.RecordBatch, made: Sequence[Row], store: Path) -> pa.RecordBatch:
+    """The rows, those that are no scans without what they claim, and with a problem."""
     unfit = {}
     has_runs = runs_fit(cast("pa.ListArray[Any]", rows["runs"]), list(map(tells_that_offsets_go_back, made)))
     for number, (row, fits) in enumerate(zip(made, has_runs, strict=True)):
@@ -87,14 +147,17 @@ def scanned(
             check_scan(row, has_runs=fits)
         except ForgedError as error:
             unfit[number] = asdict(cannot_read(store, "collection", error))
-    if unfit:
-        rows = without_claims(rows, unfit)
-    columns = {field.name: pa.array([getattr(file, field.name) for file in files], field.type) for field in SEGMENT_FILE}
-    file = pa.StructArray.from_arrays(list(columns.values()), fields=list(SEGMENT_FILE))
-    known = {"file": file, "log_dir": pa.array([log_dir] * rows.num_rows, STRING)}
-    segment = [known[field.name] if field.name in known else rows[field.name].cast(field.type) for field in SEGMENT_SCAN]
-    segments = pa.StructArray.from_arrays(segment, fields=list(SEGMENT_SCAN))
-    return pa.record_batch([rows["topic"], rows["partition"], segments], schema=SCANNED)
+    return without_claims(rows, unfit) if unfit else rows
+
+
+def _runs(column: pa.ListArray[Any]) -> Iterator[tuple[BatchRun, ...]]:
+    """The runs of each row."""
+    parts = dict(zip((field.name for field in column.type.value_type), cast("pa.StructArray", column.flatten()).flatten(), strict=True))
+    made = list(map(_BATCH_RUN, zip(*(parts[name].to_pylist() for name in BatchRun._fields), strict=True)))
+    first = 0
+    for count in pc.list_value_length(column).to_pylist():
+        yield tuple(made[first : first + (count or 0)])
+        first += count or 0
 
 
 # What `collect` wrote of segments and a collection lacks: batch indexes and copies that were lost, and indexes that were never made.
@@ -293,12 +356,26 @@ class CollectedLogDir:
         Raises:
             OSError: as `segment_files`.
         """
+        for rows, made in self._scanned(directories):
+            yield scanned(rows, made, [self._segment_file(row) for row in made], self.said.path, self.store)
+
+    def segments(self, directories: set[str], shared: SharedSegments) -> Iterator[tuple[log_dir.ReplicaDirectory, ScannedSegment]]:
+        """The same as values, as of `scanned_segments`.
+
+        Raises:
+            OSError: as `segment_files`.
+        """
+        for rows, made in self._scanned(directories):
+            files = [self._segment_file(row) for row in made]
+            yield from scanned_segments(rows, made, files, self.said.path, self.store, shared)
+
+    def _scanned(self, directories: set[str]) -> Iterator[tuple[pa.RecordBatch, list[dict[str, Any]]]]:
+        """The scans of some replica directories, in the order of the file, and the same without runs in Python."""
         found = dict.fromkeys(directories & self.captured.keys(), 0)
         for rows in self.of(found.__contains__)._rows(_SCAN_COLUMNS):
             for directory in _values(rows, "directory"):
                 found[directory] += 1
-            made = rows.drop_columns(["runs"]).to_pylist()
-            yield scanned(rows, made, [self._segment_file(row) for row in made], self.said.path, self.store)
+            yield rows, rows.drop_columns(["runs"]).to_pylist()
         self._refuse_lacking(found)
 
     def _rows(self, columns: list[str], at_once: int = _ROWS_AT_ONCE) -> Iterator[pa.RecordBatch]:

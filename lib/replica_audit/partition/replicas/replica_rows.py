@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from operator import itemgetter
+from typing import Any
 
 from replica_audit.model import UNDEFINED_EPOCH, BatchRun, PartitionMetadata, ScannedSegment
 from replica_audit.partition.replicas.corrected_checkpoints import corrected_content
 from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.protocol.epochs.checkpoint_repair import Undetermined, reconcile
+from replica_audit.protocol.epochs.checkpoint_repair import ReconciledEpoch, Undetermined, reconcile
 from replica_audit.protocol.epochs.epoch_table import EMPTY, joined
+from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.rows.blocks import RowBlock
 from replica_audit.rows.columns import utc
 from replica_audit.rows.replicas import CorrectedLine, EpochStartOffset, FollowerOnceCorrected, ReplicaLog, SegmentEpoch
 
@@ -67,45 +71,59 @@ def log_row(loaded: Loaded, healed: Sequence[FollowerOnceCorrected] = (), *, ran
     )
 
 
-def segment_rows(broker_id: int, scan: ScannedSegment, topic: str, partition: int) -> Iterator[SegmentEpoch]:
-    """One scanned segment as rows of `segment_epochs`: neighbouring runs of one epoch joined, also across missing offsets."""
-    runs: list[BatchRun] = []
-    for run in scan.segment.runs:
-        if runs and runs[-1].leader_epoch == run.leader_epoch and runs[-1].last_offset < run.first_offset:
-            runs[-1] = joined(runs[-1], run)
-        else:
-            runs.append(run)
+def segment_rows(segments: Iterable[tuple[int, ScannedSegment]], topic: str, partition: int) -> RowBlock[SegmentEpoch]:
+    """Scanned segments, each with its broker, as rows of `segment_epochs`: neighbouring runs of one epoch joined, across holes, too."""
+    made = RowBlock(SegmentEpoch)
+    for broker_id, scan in segments:
+        runs = _of_epochs(scan.segment.runs)
+        if runs:
+            same = {
+                "topic": topic,
+                "partition": partition,
+                "broker_id": broker_id,
+                "log_dir": scan.log_dir,
+                "segment_base_offset": scan.file.base_offset,
+                "source": scan.file.source,
+            }
+            made.add(len(runs[0]), same, dict(zip(BatchRun._fields, runs, strict=True)))
+    return made
+
+
+@once
+def _of_epochs(runs: Sequence[BatchRun]) -> Sequence[Sequence[Any]]:
+    """Runs with neighbours of one epoch joined, field by field; empty if there are none."""
+    made: list[BatchRun] = []
     for run in runs:
-        yield SegmentEpoch(
-            topic=topic,
-            partition=partition,
-            broker_id=broker_id,
-            log_dir=scan.log_dir,
-            segment_base_offset=scan.file.base_offset,
-            leader_epoch=run.leader_epoch,
-            first_offset=run.first_offset,
-            last_offset=run.last_offset,
-            batch_count=run.batch_count,
-            record_count=run.record_count,
-            size_bytes=run.size_bytes,
-            min_timestamp_ms=run.min_timestamp_ms,
-            max_timestamp_ms=run.max_timestamp_ms,
-            source=scan.file.source,
-        )
+        if made and made[-1].leader_epoch == run.leader_epoch and made[-1].last_offset < run.first_offset:
+            made[-1] = joined(made[-1], run)
+        else:
+            made.append(run)
+    return tuple(zip(*made, strict=True))
 
 
 def epoch_rows(
-    loaded: Loaded, *, leader: Replica | None, cleaned_until: int, compacted: bool, metadata: PartitionMetadata
-) -> Iterator[EpochStartOffset]:
-    """The replica's epochs as rows of `epoch_start_offsets`; none where there is no log.
+    replicas: Iterable[Loaded], *, leader: Replica | None, cleaned_until: int, compacted: bool, metadata: PartitionMetadata
+) -> RowBlock[EpochStartOffset]:
+    """The epochs of replicas as rows of `epoch_start_offsets`; none where there is no log.
 
     `leader` is the partition's leader, None if there is none; `cleaned_until` the largest cleaner checkpoint of its replicas. Who led each
     epoch is known as far as the metadata log tells it, for logs of the same topic id.
     """
+    made = RowBlock(EpochStartOffset)
+    for loaded in replicas:
+        found = _epochs(loaded, leader, cleaned_until, compacted=compacted)
+        is_same_topic = loaded.files.topic_id in (None, metadata.topic_id)
+        led_by = {election.leader_epoch: election.leader_id for election in metadata.elections} if is_same_topic else {}
+        columns = _columns_of(found)
+        same = {"topic": loaded.files.topic, "partition": loaded.files.partition, "broker_id": loaded.broker_id, "leader_id": None}
+        led = {"leader_id": [led_by.get(entry.leader_epoch) for entry in found]} if led_by else {}
+        made.add(len(found), same, {**columns, **led})
+    return made
+
+
+def _epochs(loaded: Loaded, leader: Replica | None, cleaned_until: int, *, compacted: bool) -> tuple[ReconciledEpoch, ...]:
     if loaded.log is None or not loaded.is_compared:
-        return
-    is_same_topic = loaded.files.topic_id in (None, metadata.topic_id)
-    led_by = {election.leader_epoch: election.leader_id for election in metadata.elections} if is_same_topic else {}
+        return ()
     leads = leader is not None and leader.broker_id == loaded.broker_id
     in_effect = loaded.log.epochs if leads else loaded.log.epochs_in_log
     known = loaded.files.has_known_table
@@ -119,21 +137,14 @@ def epoch_rows(
         # above the cleaner checkpoints it tells nothing, and the question is the same for all replicas
         leader=None if leads or leader is None or not cleaned_until else leader.as_leader().epochs,
     )
-    for entry in found:
-        if loaded.is_end_unknown and entry.start_offset >= loaded.log.log_end_offset:
-            continue  # whether batches bear it out is in the segment that cannot be read
-        yield EpochStartOffset(
-            topic=loaded.files.topic,
-            partition=loaded.files.partition,
-            broker_id=loaded.broker_id,
-            leader_epoch=entry.leader_epoch,
-            leader_id=led_by.get(entry.leader_epoch),
-            start_offset=entry.start_offset,
-            end_offset=entry.end_offset,
-            checkpoint_start_offset=entry.checkpoint_start_offset,
-            segment_start_offset=entry.segment_start_offset,
-            source=entry.source,
-            agrees=entry.agrees,
-            in_effect=entry.in_effect,
-            difference=entry.difference,
-        )
+    if not loaded.is_end_unknown:
+        return found
+    # whether batches bear it out is in the segment that cannot be read
+    return tuple(entry for entry in found if entry.start_offset < loaded.log.log_end_offset)
+
+
+@once
+def _columns_of(found: Sequence[ReconciledEpoch]) -> Mapping[str, Sequence[Any]]:
+    columns = zip(*found, strict=True) if found else repeat((), len(ReconciledEpoch._fields))
+    computed: dict[str, Sequence[Any]] = {"agrees": [entry.agrees for entry in found], "source": [entry.source for entry in found]}
+    return dict(zip(ReconciledEpoch._fields, columns, strict=True)) | computed
