@@ -180,6 +180,8 @@ def test_other_json_beside_the_brokers_is_nothing(tmp_path: Path) -> None:
     assert (_said(tables), _codes(tables), discover([str(tmp_path / "cluster")]).problems) == ([], [], [])
 
 
+@pytest.mark.slow
+@pytest.mark.nightly
 def test_memory_is_bounded() -> None:
     document = b'{"events": [' + b",".join(json.dumps({"message": "x" * 500, "n": n}).encode() for n in range(20_000)) + b"]"
     stream = io.BytesIO(document + b', "big": "' + b"y" * 20_000_000)

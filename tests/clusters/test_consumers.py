@@ -20,6 +20,7 @@ import pytest
 from replica_audit.protocol.verdict.verdict import Verdict
 from tests.clusters.test_scenarios import ROOT, SAMPLE, SHARED
 from tests.support import in_process
+from tests.support.shares import by_day
 
 Row = dict[str, Any]
 EXPECTED = ROOT / "tests" / "data" / "expected"
@@ -189,7 +190,7 @@ def test_a_returning_consumer_read_from_where_it_is_said_to(path: Path) -> None:
 
 
 @pytest.mark.clusters
-@pytest.mark.parametrize("path", [path for path in ROOTS if path not in LOSSES], ids=_name)
+@pytest.mark.parametrize("path", by_day(path for path in ROOTS if path not in LOSSES), ids=_name)
 @pytest.mark.parametrize("metadata", [True, False], ids=["metadata", "no metadata"])
 def test_no_group_is_affected_where_nothing_was_truncated(path: Path, metadata: bool) -> None:
     rows = _audit(path, metadata)["consumer_impacts"]
@@ -218,7 +219,7 @@ def test_only_a_group_beyond_a_cut_is_affected(path: Path) -> None:
 
 
 @pytest.mark.clusters
-@pytest.mark.parametrize("path", [path for path in ALL_ROOTS if path not in ROOTS], ids=_name)
+@pytest.mark.parametrize("path", by_day(path for path in ALL_ROOTS if path not in ROOTS), ids=_name)
 def test_without_group_offsets_there_is_nothing_to_say(path: Path) -> None:
     assert not _audit(path)["consumer_impacts"]
 

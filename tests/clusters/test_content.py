@@ -9,6 +9,7 @@ import pytest
 
 from tests.clusters.test_scenarios import SAMPLE, SHARED
 from tests.support import in_process
+from tests.support.shares import by_day
 
 ROOTS = sorted(SAMPLE.iterdir()) + sorted(
     path for path in SHARED.glob("*/*") if path.name in ("before", "after", "stopped") and path.is_dir()
@@ -34,7 +35,7 @@ def batches(replica: dict[str, object]) -> dict[int, bytes]:
 
 
 @pytest.mark.clusters
-@pytest.mark.parametrize("root", ROOTS, ids=lambda root: "/".join(root.parts[-2:]))
+@pytest.mark.parametrize("root", by_day(ROOTS), ids=lambda root: "/".join(root.parts[-2:]))
 def test_logs_that_agree_hold_the_same_bytes_and_others_do_not(root: Path) -> None:
     tables = in_process.audit(root)
     logs = {(row["topic"], row["partition"], row["broker_id"]): row for row in tables["replica_logs"] if row["state"] == "current"}

@@ -37,6 +37,7 @@ from tests.clusters.test_scenarios import EVERY_ROW, ROOT, SAMPLE, SCENARIOS, SH
 from tests.formats import kafka_files as kf
 from tests.formats import metadata_files as mf
 from tests.support import in_process
+from tests.support.shares import by_day
 
 Row = dict[str, Any]
 LOG_DIRS = "broker-*/*/__cluster_metadata-0"
@@ -330,7 +331,7 @@ def test_all_elections_have_one_order(root):
 
 
 @pytest.mark.clusters
-@pytest.mark.parametrize("root", ROOTS, ids=_name)
+@pytest.mark.parametrize("root", by_day(ROOTS), ids=_name)
 def test_verdicts_are_the_same_with_the_log_as_with_the_file(root):
     columns = (
         "topic",
@@ -353,7 +354,7 @@ def test_verdicts_are_the_same_with_the_log_as_with_the_file(root):
 
 
 @pytest.mark.clusters
-@pytest.mark.parametrize("case", WITH_LOGS, ids=lambda case: _name(case[0]))
+@pytest.mark.parametrize("case", by_day(WITH_LOGS), ids=lambda case: _name(case[0]))
 def test_cuts_are_what_the_brokers_did_with_the_log_alone(case):
     root, said = case
     points = in_process.audit(root, settings=EVERY_ROW, metadata=False)["truncation_points"]
@@ -373,7 +374,7 @@ def test_cuts_are_what_the_brokers_did_with_the_log_alone(case):
 
 
 @pytest.mark.clusters
-@pytest.mark.parametrize("root", ROOTS, ids=_name)
+@pytest.mark.parametrize("root", by_day(ROOTS), ids=_name)
 def test_leaders_are_read_not_inferred(root):
     for row in in_process.audit(root, metadata=False)["replica_verdicts"]:
         leads = next(one for one in copies(root)[-1].partitions if (one.topic, one.partition) == (row["topic"], row["partition"])).leader

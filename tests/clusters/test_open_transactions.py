@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from replica_audit import cli
 from replica_audit.config import Settings
 from tests.clusters.test_scenarios import SAMPLE, SHARED, SHARED_SCENARIOS
 from tests.support import in_process
-from tests.support.engines import differing_tables
+from tests.support.shares import by_day
 
 LOSS = SAMPLE.parent / "transactions"  # the files of real brokers (4.2.0), and what they answered
 AFTER = SHARED / "txn-loss" / "after"
@@ -102,18 +101,8 @@ def test_after_the_old_leader_has_truncated() -> None:
 
 
 @pytest.mark.clusters
-@pytest.mark.spark
-def test_both_engines_say_the_same(empty_warehouse: Path, tmp_path: Path) -> None:
-    """The states of complete transactions name no partition: Spark brings them together with the producers in a way of its own."""
-    inputs = [str(LOSS / "before")]
-    shutil.copytree(empty_warehouse, tmp_path / "w")
-    assert cli.main(["audit", "--input", *inputs, "--warehouse", str(tmp_path / "w")]) == 1
-    assert differing_tables(tmp_path / "w", inputs, Settings()) == []
-
-
-@pytest.mark.clusters
 @pytest.mark.parametrize(
-    "root", [*sorted(SAMPLE.iterdir()), *(path / "before" for path in SHARED_SCENARIOS if path != AFTER.parent)], ids=str
+    "root", by_day([*sorted(SAMPLE.iterdir()), *(path / "before" for path in SHARED_SCENARIOS if path != AFTER.parent)]), ids=str
 )
 def test_no_other_cluster_has_one(root: Path) -> None:
     rows = in_process.audit(root)

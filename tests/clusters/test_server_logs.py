@@ -13,6 +13,7 @@ from replica_audit.config import Settings
 from replica_audit.rows.codes import Protocol
 from replica_audit.storage.inputs.sources import discover
 from tests.support import in_process
+from tests.support.shares import by_day
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "tests" / "data" / "sample"
@@ -43,8 +44,8 @@ def test_the_sample_did_as_the_rule_says(root: Path) -> None:
 
 
 @pytest.mark.clusters
-@pytest.mark.parametrize("logs", sorted(SHARED.glob("*/broker-logs")), ids=lambda p: p.parent.name)
-def test_real_brokers_did_as_the_rule_says(logs: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("logs", by_day(sorted(SHARED.glob("*/broker-logs"))), ids=lambda p: p.parent.name)
+def test_real_brokers_did_as_the_rule_says_and_their_lines_of_committed_records_are_true(logs: Path, tmp_path: Path) -> None:
     before = in_process.audit(_with_logs(tmp_path / "before", logs.parent / "before", logs), settings=AFTER_COPY)
     cut = [row for row in before["replica_verdicts"] if row["truncation_offset"] is not None]
     assert [row["observed_truncation_offset"] for row in cut] == [row["truncation_offset"] for row in cut]
@@ -52,12 +53,6 @@ def test_real_brokers_did_as_the_rule_says(logs: Path, tmp_path: Path) -> None:
     assert not [
         row["reason"] for row in (*before["replica_verdicts"], *after["replica_verdicts"]) if row["verdict"] == "truncated_otherwise"
     ]
-
-
-@pytest.mark.clusters
-@pytest.mark.parametrize("logs", sorted(SHARED.glob("*/broker-logs")), ids=lambda p: p.parent.name)
-def test_lines_of_committed_records_that_were_removed_are_true(logs: Path, tmp_path: Path) -> None:
-    before = in_process.audit(_with_logs(tmp_path / "before", logs.parent / "before", logs), settings=AFTER_COPY)
     verdicts = {(row["topic"], row["partition"], row["follower_id"]): row for row in before["replica_verdicts"]}
     for row in before["logged_incidents"]:
         verdict = verdicts[row["topic"], row["partition"], row["broker_id"]]
@@ -67,7 +62,6 @@ def test_lines_of_committed_records_that_were_removed_are_true(logs: Path, tmp_p
         )
         assert row["truncation_offset"] < row["end_offset"]
         assert verdict["removed_below_high_watermark"] > 0
-    after = in_process.audit(_with_logs(tmp_path / "after", logs.parent / "after", logs), settings=BEFORE_COPY)
     keys = ("topic", "partition", "broker_id", "kind", "truncation_offset", "end_offset", "line")
     seen = [[[row[key] for key in keys] for row in tables["logged_incidents"]] for tables in (before, after)]
     assert seen[0] == seen[1]

@@ -14,6 +14,7 @@ from replica_audit.notebook.simulation import PartitionSimulator
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.simulation import StartBroker
 from tests.clusters.test_scenarios import SCENARIOS, Row, _moves, _name, _said
+from tests.support.shares import by_day
 
 # batches lie across the cuts of these rules, and the tables hold no batches; the audit reads them
 COMPARED = {"stale-tail", "committed-loss", "kip279-two-rounds", "kafka-3.9.1-multi-round", "random-histories"}
@@ -34,7 +35,7 @@ def _key(replica: Row) -> tuple[str, int]:
 
 
 @pytest.mark.clusters
-@pytest.mark.parametrize("case", SCENARIOS, ids=_name)
+@pytest.mark.parametrize("case", by_day(SCENARIOS), ids=_name)
 def test_followers_that_are_started_truncate_as_the_brokers_did(case: tuple[Path, Path]) -> None:
     path, expected = case
     run, seen = _run(path), 0
@@ -58,7 +59,7 @@ def test_followers_that_are_started_truncate_as_the_brokers_did(case: tuple[Path
 
 
 @pytest.mark.clusters
-@pytest.mark.parametrize("case", SCENARIOS, ids=_name)
+@pytest.mark.parametrize("case", by_day(SCENARIOS), ids=_name)
 def test_what_an_order_loses_is_what_electing_its_leader_loses(case: tuple[Path, Path]) -> None:
     """With every broker down: the two count apart, one by steps, the other by a pair at a time."""
     path, _expected = case

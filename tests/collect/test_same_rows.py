@@ -17,6 +17,7 @@ from replica_audit.formats.log_dir.names import CLUSTER_METADATA
 from tests.clusters.test_scenarios import SAMPLE, SHARED
 from tests.collect.collections import as_version_1, collect_cluster
 from tests.support import in_process
+from tests.support.shares import by_day
 
 DATA = SAMPLE.parent
 ALL = Settings(detail="all")  # also the rows of pairs that are proven healthy
@@ -75,7 +76,7 @@ def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @pytest.mark.clusters
-@pytest.mark.parametrize("root", ROOTS, ids=lambda root: "/".join(root.parts[-2:]))
+@pytest.mark.parametrize("root", by_day(ROOTS), ids=lambda root: "/".join(root.parts[-2:]))
 def test_a_collection_gives_the_rows_that_its_log_directories_give(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     collected = collect_cluster(root, tmp_path / "collected")
     expected, found = raw_rows(root, monkeypatch), in_process.audit(collected, settings=ALL)

@@ -217,16 +217,6 @@ def test_refused_if_and_only_if_kafka_refuses(text: str, width: int):
     assert read == java_reads(text.encode(), width)
 
 
-@pytest.mark.parametrize("parser", [leader_epoch_lines, offset_lines, meta_properties, topic_id])
-@given(content=st.binary(max_size=200) | st.text(max_size=80).map(str.encode) | st.binary(max_size=60).map(lambda tail: b"0\n1\n" + tail))
-def test_any_bytes_are_read_or_refused_with_a_place(parser: Callable[[bytes], object], content: bytes):
-    try:
-        parser(content)
-    except InputError as error:
-        assert error.line is not None or error.byte_offset is not None
-        assert error.line is None or error.line >= 1
-
-
 def test_real_checkpoints_are_loaded():
     counts = dict.fromkeys((EPOCH_CHECKPOINT, *OFFSET_CHECKPOINTS, META_PROPERTIES, PARTITION_METADATA), 0)
     for path in (found for name in counts for found in SAMPLE.rglob(name)):
@@ -524,13 +514,6 @@ def test_a_topic_id_that_kafka_refuses_is_not_taken_for_another_topic(value: str
 )
 def test_lines_that_can_be_read_of_a_malformed_file(content: bytes, expected: list[tuple[int, int, int]]):
     assert readable_epoch_lines(content) == [EpochLine(*line) for line in expected]
-
-
-@given(st.binary(max_size=60))
-def test_reading_what_is_left_never_fails(content: bytes):
-    for line in readable_epoch_lines(content):
-        assert 0 <= line.epoch <= INT32_LAST
-        assert 0 <= line.start_offset <= INT64_LAST
 
 
 def test_a_table_is_written_byte_for_byte_as_brokers_write_it():

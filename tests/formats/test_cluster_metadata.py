@@ -363,25 +363,6 @@ def test_any_value_in_any_place_is_read_or_refused(path: tuple[str | int, ...], 
             assert -(2**31) <= number <= INT32_LAST
 
 
-@given(st.binary(max_size=120))
-def test_any_bytes_are_read_or_refused(content: bytes):
-    try:
-        list(partitions(parse(content)[1]))
-    except MetadataError as error:
-        assert error.reason
-
-
-@given(st.data())
-def test_a_real_file_cut_or_changed_anywhere(data: st.DataObject):
-    content = (SAMPLE / "committed-loss" / "cluster-metadata.json").read_bytes()
-    at = data.draw(st.integers(0, len(content) - 1))
-    changed = content[:at] + data.draw(st.binary(max_size=3)) + content[at + data.draw(st.sampled_from([0, 1, 50, len(content)])) :]
-    try:
-        list(partitions(parse(changed)[1]))
-    except MetadataError as error:
-        assert error.reason
-
-
 @pytest.mark.parametrize(("key", "of"), [("brokers", None), ("topics", None), ("partitions", "topics")])
 def test_null_is_no_list_that_was_left_out(key: str, of: str | None):
     document = whole()

@@ -3,13 +3,11 @@ from __future__ import annotations
 import io
 import json
 import tracemalloc
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from replica_audit.errors import DumpLogError
 from replica_audit.formats.dump.dump_log import DumpSection, batches, looks_like_dump, scan_section, sections
@@ -391,41 +389,6 @@ def test_a_text_cut_anywhere_tells_the_batches_before_the_cut_and_that_it_was_cu
         told = damage is not None and damage.code == "dump-truncated"
         certainly_whole = text.endswith(b"isvalid: true") or text.rpartition(b"\n")[2][:1].isspace()
         assert told or cut in ends or certainly_whole, (cut, damage)
-
-
-@given(
-    st.binary(max_size=300),
-    st.integers(0, 2000),
-    st.integers(0, 2000),
-    st.sampled_from(["v2/kafka-4.2.0.deep.txt", "v1/kafka-0.10.2.2.shallow.txt"]),
-)
-def test_damaged_text_never_fails_in_any_other_way(noise, begin, end, name):
-    text = (SAMPLES / name).read_bytes()
-    text = text[:begin] + noise + text[end:]
-    looks_like_dump(text)
-    try:
-        for section in sections(io.BytesIO(text)):
-            read_section(text, section)
-    except DumpLogError as error:
-        assert error.line
-
-
-@given(
-    st.lists(
-        st.sampled_from(
-            [START, RECORD, FOUND, ZEROS, line(0, 2, 0), line(3, 3, 100), line(9, 9, 700), b"offset: ", b"\n", b"| x", b"Dumping a.log"]
-        )
-    )
-)
-def test_lines_in_any_order_never_fail_in_any_other_way(parts):
-    text = b"".join(parts)
-    try:
-        for section in sections(io.BytesIO(text)):
-            assert 0 <= section.byte_start < section.byte_end <= len(text)
-            found, _ = read_section(text, section)
-            assert all(a.last_offset < b.base_offset and a.position + a.size_bytes == b.position for a, b in pairwise(found))
-    except DumpLogError as error:
-        assert error.line
 
 
 def test_sections_of_one_text_can_be_read_alone_and_other_files_are_left_out():

@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from replica_audit.formats.coordinators.group_offsets import committed_offsets
 from replica_audit.formats.coordinators.records import MAX_PROBLEMS
-from replica_audit.model import CommittedOffset, Problem, SegmentFile
+from replica_audit.model import CommittedOffset, SegmentFile
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf
 
@@ -736,65 +734,3 @@ def test_the_folder_of_real_clusters_is_complete_where_it_exists():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("group-offsets")
-
-
-def _check(commits: list[CommittedOffset], problems: list[Problem], end: int | None) -> None:
-    for found in commits:
-        assert -(2**31) <= found.partition < 2**31
-        assert -(2**63) <= found.offset < 2**63
-        assert -(2**31) <= found.leader_epoch < 2**31
-        assert -(2**63) <= found.commit_timestamp_ms < 2**63
-        assert 0 <= found.record_offset < (2**63 if end is None else end)
-        assert (found.group_id + found.topic).encode()
-    assert len(problems) <= MAX_PROBLEMS + 2
-
-
-def _edited(data: st.DataObject, content: bytes) -> bytes:
-    changed = bytearray(content)
-    for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(changed)))
-        changed[at : at + data.draw(st.integers(0, 12))] = data.draw(st.binary(max_size=12))
-    return bytes(changed)
-
-
-@settings(max_examples=400)
-@given(st.data(), st.sampled_from(sorted(rf.OFFSETS_SEGMENTS)), st.none() | st.integers(0, 30))
-def test_segments_changed_anywhere_never_raise(folder: Path, data: st.DataObject, name: str, end: int | None):
-    path = kf.segment(folder, 0, _edited(data, rf.OFFSETS_SEGMENTS[name]))
-    _check(*committed_offsets(rf.raw(path), end), end)
-
-
-@settings(max_examples=400)
-@given(st.binary(max_size=60), st.none() | st.binary(max_size=80), st.integers(0, 4), st.data())
-def test_any_keys_and_values_never_raise(folder: Path, key: bytes, value: bytes | None, version: int, data: st.DataObject):
-    if data.draw(st.booleans()):
-        key = _edited(data, rf.commit_key("group", "topic", 3))
-        value = _edited(data, rf.commit_value(version, 3, metadata="metadata", tags=TOPIC_ID_TAG))
-    _check(*committed_offsets(rf.raw(kf.segment(folder, 0, rf.batch(0, (key, value))))), None)
-
-
-@settings(max_examples=400)
-@given(st.data(), st.sampled_from(sorted(rf.OFFSETS_TEXTS)), st.none() | st.integers(0, 30))
-def test_text_changed_anywhere_never_raises(folder: Path, data: st.DataObject, case: tuple[str, str], end: int | None):
-    content = _edited(data, rf.OFFSETS_TEXTS[case])
-    path = folder / "text"
-    path.write_bytes(content)
-    whole = SegmentFile(path=str(path), source="dump", base_offset=0, size_bytes=0, byte_start=0, byte_end=len(content), first_line=1)
-    _check(*committed_offsets([whole], end), end)
-
-
-NUMBERS = st.one_of(st.integers(-2, 40), st.sampled_from([2**31, -(2**31), 2**63, 2**64, 10**25]))
-
-
-@settings(max_examples=150)
-@given(NUMBERS, NUMBERS, NUMBERS, NUMBERS, st.sampled_from([JSON_KEY, "offset::g1:t:0", FORGED_KEY, "x", ""]), st.text(max_size=20))
-@example(1, -1, 24, 0, "offset::g1:t:0", "4")
-def test_any_numbers_on_a_record_line_never_raise(
-    folder: Path, offset: int, key_size: int, value_size: int, number: int, key: str, payload: str
-):
-    path = folder / "numbers"
-    new = _record_line(offset, key, payload, key_size=key_size, value_size=value_size)
-    for content in (HEAD + _batch_line(0, 1) + new, HEAD + _old_line(offset, key, f"{number}", value_size)):
-        path.write_bytes(content)
-        whole = SegmentFile(path=str(path), source="dump", base_offset=0, size_bytes=0, byte_start=0, byte_end=len(content), first_line=1)
-        _check(*committed_offsets([whole]), None)

@@ -181,7 +181,7 @@ def _records(path: Path) -> Iterator[tuple[object, tuple[Record, ...]]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_damaged_records_are_the_same_to_both(tmp_path: Path, data: st.DataObject) -> None:
     key = st.none() | st.binary(max_size=40)

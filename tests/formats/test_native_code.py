@@ -79,6 +79,7 @@ def test_numba_can_be_told_not_to_compile(segment: Path, kept: Path, value: str)
     assert run(segment, NUMBA_CACHE_DIR=str(kept), NUMBA_DISABLE_JIT=value) == "2 False True False 0"
 
 
+@pytest.mark.nightly
 def test_another_processor_is_compiled_for_without_its_instructions(segment: Path, tmp_path: Path) -> None:
     """To ask for an instruction that the processor named does not have would end the process."""
     assert run(segment, NUMBA_CACHE_DIR=str(tmp_path / "numba"), NUMBA_CPU_NAME="generic") == "2 True True True 0"
@@ -95,6 +96,7 @@ def changed_copy(folder: Path, module: str) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_code_of_other_sources_is_not_used(segment: Path, tmp_path: Path) -> None:
     """numba itself looks only at the file of the function, which is the same here."""
     package, cache = changed_copy(tmp_path / "package", "formats/native/segment_kernel.py"), str(tmp_path / "numba")
@@ -121,13 +123,14 @@ def test_from_a_zip_file(tmp_path: Path, segment: Path, zipped: Path) -> None:
         assert found == f"2 True True True {hits}"
 
 
+@pytest.mark.nightly
 def test_nowhere_to_keep_it(segment: Path, zipped: Path) -> None:
     """Nothing can be made in a zip file, or below what is no directory."""
     for _ in range(2):
         assert run(segment, zipped, HOME="/dev/null", XDG_CACHE_HOME="/dev/null") == "2 True True True 0"
 
 
-@pytest.mark.parametrize("size", [0, 10, 2000])
+@pytest.mark.parametrize("size", [10, *(pytest.param(size, marks=pytest.mark.nightly) for size in (0, 2000))])
 def test_files_that_are_not_whole(segment: Path, kept: Path, tmp_path: Path, size: int) -> None:
     for suffix in ("nbi", "nbc"):
         folder = tmp_path / suffix

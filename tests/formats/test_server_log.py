@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from replica_audit.formats.server_log.events import events
 from replica_audit.formats.server_log.log_lines import looks_like_server_log
@@ -629,26 +627,6 @@ def test_memory_is_bounded() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 6_000_000
-
-
-PIECES = [
-    *(message.encode() for message, _ in MESSAGES),
-    *(b"\n", b"\r\n", b"\xff", b"\0", b"9" * 30, b"-", b"{", b"(", b"[2026-99-99 99:99:99,999]", b" -> InitialFetchState(", b"a-0", b" "),
-    *(b"leaderEpoch response", b"EpochEndOffset{error=NONE, endOffset=", b"ReplicaFetcherManager", b"Added fetcher ", b"Error due to"),
-]
-
-
-@given(st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=12)), max_size=30))
-def test_no_bytes_raise(pieces: list[bytes]) -> None:
-    content = b"".join(pieces)
-    for event in read(content):
-        assert event.topic
-        assert event.partition >= 0
-        assert content.split(b"\n")[event.line - 1] == content[event.byte_offset :].split(b"\n")[0]
-        assert all(
-            number is None or -(10**18) < number < 10**18 for number in (event.offset, event.answered_end_offset, event.log_end_offset)
-        )
-    looks_like_server_log(content)
 
 
 @pytest.mark.parametrize(

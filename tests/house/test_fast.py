@@ -78,12 +78,6 @@ def test_what_starts_a_jvm_fails(made: Path) -> None:
     assert "2 deselected" in done.stdout
 
 
-def test_what_needs_a_jvm_is_left_out(made: Path) -> None:
-    done = pytest_fast(str(made), "-k", "none or marked or session")
-    assert done.returncode == 0, done.stdout
-    assert re.search(r"1 passed, \d deselected", done.stdout)
-
-
 @pytest.fixture
 def checkout(tmp_path: Path) -> Checkout:
     """A checkout that is set up for tests, whose Python and linters only print what they are given; there is no Java."""
@@ -121,13 +115,6 @@ def test_fast_needs_no_java(checkout: Checkout) -> None:
         "python -m pytest --fast -n 2 --dist loadfile",
     ]
     assert run(checkout, "--fast", "tests/protocol", "-x").stdout == "python -m pytest --fast tests/protocol -x\n"
-
-
-def test_the_others_do(checkout: Checkout) -> None:
-    for arguments in ([], ["tests/protocol"], ["tests/protocol", "--fast"]):
-        done = run(checkout, *arguments)
-        assert done.returncode == 2
-        assert "Java 17 or newer" in done.stderr
 
 
 def checks() -> list[str]:

@@ -47,13 +47,6 @@ def test_an_old_java_is_named(checkout: Checkout, version: str, major: str) -> N
     assert checkout.untouched()
 
 
-def test_a_java_that_fails_is_named(checkout: Checkout) -> None:
-    java = checkout.script(checkout.path / "java", "echo 'no runtime here' >&2", "exit 1")
-    ran = checkout.run("audit")
-    assert ran.code == 2
-    assert f"found: {java}, which does not print its version" in ran.err
-
-
 def test_the_release_file_tells_the_version_without_starting_java(checkout: Checkout, tmp_path: Path) -> None:
     home = tmp_path / "old java"
     checkout.script(home / "bin" / "java", "echo started >&2", "exit 1")
@@ -63,26 +56,12 @@ def test_the_release_file_tells_the_version_without_starting_java(checkout: Chec
     assert f"found: Java 11 ({home}/bin/java)" in ran.err
 
 
-def test_java_home_without_java_is_named(checkout: Checkout, tmp_path: Path) -> None:
-    ran = checkout.run("audit", JAVA_HOME=str(tmp_path / "gone"))
-    assert ran.code == 2
-    assert f"found: JAVA_HOME={tmp_path}/gone, which has no bin/java" in ran.err
-
-
 def test_a_java_on_path_serves_where_java_home_does_not(checkout: Checkout, tmp_path: Path) -> None:
     checkout.java("11", home=tmp_path / "old")
     checkout.java("21.0.1")
     checkout.prepared()
     checkout.script(checkout.root / ".venv/bin/python", 'echo "JAVA_HOME=${JAVA_HOME:-unset}"')
     assert checkout.run("audit", JAVA_HOME=str(tmp_path / "old")).out == "JAVA_HOME=unset\n"
-
-
-def test_a_good_java_home_stays(checkout: Checkout, tmp_path: Path) -> None:
-    home = tmp_path / "new"
-    checkout.java("17.0.9", home=home)
-    checkout.prepared()
-    checkout.script(checkout.root / ".venv/bin/python", 'echo "$JAVA_HOME"')
-    assert checkout.run("audit", JAVA_HOME=str(home)).out == f"{home}\n"
 
 
 def test_without_python_it_says_what_to_install(checkout: Checkout) -> None:
@@ -112,12 +91,6 @@ def test_an_unknown_job_is_refused_with_the_list(checkout: Checkout, name: str) 
     assert checkout.untouched()
 
 
-def test_an_option_before_the_job_is_refused(checkout: Checkout) -> None:
-    ran = checkout.run("--input", "x", "audit")
-    assert ran.code == 2
-    assert "error: unknown option --input" in ran.err
-
-
 @pytest.mark.parametrize("option", ["-h", "--help"])
 def test_help_needs_nothing(checkout: Checkout, option: str) -> None:
     ran = checkout.run(option)
@@ -145,29 +118,6 @@ def test_dry_run_prints_the_command_and_sets_nothing_up(checkout: Checkout, argu
     assert checkout.untouched()
 
 
-def test_after_two_dashes_everything_is_the_jobs(checkout: Checkout) -> None:
-    checkout.java("17")
-    checkout.prepared()
-    checkout.script(checkout.root / ".venv/bin/python", 'printf "%s\\n" "${@: -2}"')
-    assert checkout.run("audit", "--", "--dry-run").out == "--\n--dry-run\n"
-
-
-def test_a_dry_run_of_its_own_is_the_jobs_after_its_name(checkout: Checkout) -> None:
-    checkout.java("17")
-    checkout.prepared()
-    checkout.job("tidy", "# takes: --dry-run")
-    checkout.script(checkout.root / ".venv/bin/python", 'printf "%s\\n" "${@: -2}"')
-    assert checkout.run("tidy", "x", "--dry-run").out == "x\n--dry-run\n"
-    shown = shlex.split(checkout.run("--dry-run", "tidy", "--dry-run").out)
-    assert shown[-2:] == [f"{checkout.root}/jobs/tidy.py", "--dry-run"]
-
-
-def test_variables_reach_the_command(checkout: Checkout) -> None:
-    ran = checkout.run("audit", "--dry-run", SPARK_DRIVER_MEMORY="5g", SPARK_SUBMIT_ARGS="--conf spark.x=* --verbose")
-    assert flag(ran, "--driver-memory") == "5g"
-    assert spark_flags(ran)[-4:] == ["--conf", "spark.x=*", "--verbose", "pyspark-shell"]
-
-
 def warm_up(checkout: Checkout, *lines: str) -> None:
     """A spark-submit that runs `lines` to archive classes ($made: where to), and a job that prints its JVM's flags."""
     checkout.java("17")
@@ -190,15 +140,6 @@ def test_the_classes_are_archived_once_and_then_used(checkout: Checkout) -> None
     assert second.err == ""
     assert f'-XX:SharedArchiveFile="{checkout.root}/.cache/classes.jsa" ' in first.out
     assert first.out == second.out
-
-
-def test_the_classes_of_packages_that_were_installed_again_are_archived_again(checkout: Checkout) -> None:
-    warm_up(checkout, 'echo x >"$made"; exit 1')
-    checkout.run("audit")
-    stamp, archived = checkout.root / ".venv/.replica-audit-installed", checkout.root / ".cache/classes.jsa.made-for"
-    later = archived.stat().st_mtime + 1
-    os.utime(stamp, (later, later))
-    assert "archiving the JVM's classes" in checkout.run("audit").err
 
 
 def test_without_a_class_archive_jobs_run_all_the_same(checkout: Checkout) -> None:
@@ -247,21 +188,6 @@ def test_a_driver_job_needs_neither_spark_nor_java(checkout: Checkout) -> None:
     checkout.prepared()
     checkout.script(checkout.root / ".venv/bin/python", 'echo "python $*"', "exit 3")
     assert checkout.run("second_job", "x") == Ran(code=3, out=f"python {checkout.root}/jobs/second_job.py x\n", err="")
-
-
-def test_the_help_of_a_job_waits_for_no_jvm(checkout: Checkout) -> None:
-    checkout.prepared()
-    checkout.script(checkout.root / ".venv/bin/python", 'echo "python $*"')
-    assert checkout.run("audit", "--help") == Ran(code=0, out=f"python {checkout.root}/jobs/audit.py --help\n", err="")
-
-
-@pytest.mark.parametrize("code", [0, 1, 2, 3, 130])
-def test_exit_codes_pass_through(checkout: Checkout, code: int) -> None:
-    checkout.java("17")
-    checkout.prepared()
-    checkout.script(checkout.root / ".venv/bin/python", "echo said", f"exit {code}")
-    assert checkout.run("audit") == Ran(code=code, out="said\n", err="")
-    assert not list(checkout.cwd.iterdir())
 
 
 def test_another_spark_in_the_users_shell_does_not_count(checkout: Checkout) -> None:
@@ -341,17 +267,6 @@ def test_what_another_user_put_into_the_checkout_is_not_run(checkout: Checkout, 
     ran = checkout.run("told")
     assert (ran.code, ran.out) == (2, "")
     assert f"error: {planted} belongs to another user (uid 12345): what is in it is not run" in ran.err
-
-
-def test_settings_of_the_linters_do_not(checkout: Checkout) -> None:
-    checkout.java("17")
-    checkout.prepared()
-    checkout.script(checkout.root / ".venv/bin/python", "exit 0")
-    path = checkout.root / "setup.cfg"
-    before = path.read_text()
-    path.write_text(before.replace("[tool:pytest]", "[tool:pytest]\nfaulthandler_timeout = 1"))
-    assert path.read_text() != before
-    assert checkout.run("audit").code == 0
 
 
 def test_a_missing_jar_is_fetched_again(checkout: Checkout) -> None:

@@ -12,6 +12,7 @@ PARTITIONS = 9
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_no_record_is_called_committed_that_never_was(tmp_path: Path) -> None:
     """Of the acknowledged records that are removed each is proven to have been committed, or said to be unknown."""
     result = commits_one("4.3", 7, PARTITIONS, keep=tmp_path)

@@ -18,7 +18,7 @@ from tests.kafka_lab.predict import predict_in
 from tests.kafka_lab.snapshot import copy_all
 from tests.support import in_process
 
-pytestmark = [pytest.mark.live, pytest.mark.slow]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.nightly]
 _PARTITIONS = 12
 _SEEDS = {"4.3": 217, "3.9": 266}  # each leaves transactions hanging
 

@@ -9,7 +9,7 @@ import pytest
 from tests.kafka_lab.cluster import Lab
 from tests.kafka_lab.quiet import quiet_in
 
-pytestmark = [pytest.mark.live, pytest.mark.slow]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.nightly]
 _AUDITS = {"4.3": 3, "3.9": 2}
 
 

@@ -23,7 +23,7 @@ from tests.kafka_lab.load import create_topic, delete_topics, producer
 from tests.kafka_lab.snapshot import copy_all
 from tests.salvage.made import lines, rows
 
-pytestmark = [pytest.mark.live, pytest.mark.slow]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.nightly]
 TOPIC, PARTITIONS = "salvaged", (0, 1)
 Headers = tuple[tuple[str, bytes], ...]
 Sent = tuple[bytes | None, bytes | None, Headers]

@@ -20,9 +20,10 @@ from tests.mutation.silent import Place, Said, Tally, round_of, round_together, 
 SAMPLE = ROOT / "tests" / "data" / "sample"
 LIMITS = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
 OTHER_CLUSTER = "AAAAAAAAQAAAAAAAAAAAAA"
-TOGETHER = {RAW: 30, TEXT: 8, COLLECTED: 4}  # of each state
-ROUNDS = {RAW: range(40), TEXT: range(8), COLLECTED: range(4)}  # of each state
-IN_THE_NIGHT = {RAW: range(40, 150), TEXT: range(8, 30), COLLECTED: range(4, 15)}
+# rounds of each state
+ROUNDS = {RAW: range(12), TEXT: range(4), COLLECTED: range(2)}
+IN_THE_NIGHT = {RAW: range(12, 150), TEXT: range(4, 30), COLLECTED: range(2, 15)}
+DAY_AND_NIGHT = [pytest.param(ROUNDS, id="day"), pytest.param(IN_THE_NIGHT, id="night", marks=pytest.mark.nightly)]
 
 
 def run(place: Place, seeds: range) -> Tally:
@@ -34,7 +35,7 @@ def run(place: Place, seeds: range) -> Tally:
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("shape", [RAW, TEXT, COLLECTED])
-@pytest.mark.parametrize("rounds", [pytest.param(ROUNDS, id="day"), pytest.param(IN_THE_NIGHT, id="night", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("rounds", DAY_AND_NIGHT)
 def test_nothing_of_a_generated_cluster_is_silent(tmp_path: Path, state: str, shape: str, rounds: dict[str, range]):
     place = Place(healthy(tmp_path / state, state), tmp_path / "place", shape)
     assert place.before.exit_code == 0
@@ -46,27 +47,29 @@ def test_nothing_of_a_generated_cluster_is_silent(tmp_path: Path, state: str, sh
 @pytest.mark.parametrize("shape", [TEXT, COLLECTED])
 def test_nothing_of_a_shape_itself_is_silent(tmp_path: Path, shape: str):
     place = Place(healthy(tmp_path / "stopped", "stopped"), tmp_path / "place", shape, of_shape=True)
-    assert [str(one) for one in run(place, range(25)).silent] == []
+    assert [str(one) for one in run(place, range(10)).silent] == []
 
 
 @pytest.mark.parametrize("shape", [RAW, TEXT, COLLECTED])
-def test_no_damage_hides_another_nor_reaches_another_cluster(tmp_path: Path, shape: str):
+@pytest.mark.parametrize("rounds", DAY_AND_NIGHT)
+def test_no_damage_hides_another_nor_reaches_another_cluster(tmp_path: Path, shape: str, rounds: dict[str, range]):
     beside = healthy(tmp_path / "beside", "stopped", OTHER_CLUSTER)
     tally = Tally()
     for state in STATES:
         place = Place(healthy(tmp_path / state, state), tmp_path / "place", shape, beside=[beside])
         assert place.before.exit_code == 0
-        for seed in range(TOGETHER[shape]):
+        for seed in rounds[shape]:
             round_together(place, seed, tally)
-    assert tally.how["finding"] > TOGETHER[shape]
+    assert tally.how["finding"] > len(rounds[shape])
     assert [str(one) for one in tally.silent] == []
 
 
 @pytest.mark.parametrize("cluster", sorted(path.name for path in SAMPLE.iterdir()))
-def test_nothing_of_a_real_cluster_is_silent(tmp_path: Path, cluster: str):
+@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 12), marks=pytest.mark.nightly)], ids=["day", "night"])
+def test_nothing_of_a_real_cluster_is_silent(tmp_path: Path, cluster: str, seeds: range):
     """Also of those in which much is found already: what is clean stays told, what is found stays found."""
-    tally = run(Place(SAMPLE / cluster, tmp_path), range(12 if cluster == "clean-in-sync" else 8))
-    assert tally.runs > 10
+    tally = run(Place(SAMPLE / cluster, tmp_path), seeds)
+    assert tally.runs > len(seeds)
     assert [str(one) for one in tally.silent] == []
 
 

@@ -13,6 +13,7 @@ from replica_audit.config import Settings
 from tests.partition.test_what_if import COMMON, OTHER_TOPIC_ID, _metadata, _write
 from tests.support import in_process
 from tests.support.in_process import Row
+from tests.support.shares import by_day
 
 ROOT = Path(__file__).resolve().parents[2]
 OFFLINE = ROOT / "tests" / "data" / "offline" / "nobody-leads"
@@ -143,7 +144,9 @@ ROOTS = [path for when in ("before", "after", "stopped") for path in sorted(SHAR
 
 @pytest.mark.clusters
 @pytest.mark.parametrize("metadata", [True, False], ids=["file", "log alone"])
-@pytest.mark.parametrize("root", ROOTS, ids=lambda path: "/".join(path.parts[-2:]))
+@pytest.mark.parametrize(
+    "root", by_day(ROOTS, always=lambda path: "/".join(path.parts[-2:]) in FIRES), ids=lambda path: "/".join(path.parts[-2:])
+)
 def test_only_what_is_true_of_real_clusters(root: Path, *, metadata: bool) -> None:
     """Of 100 real states, healthy and broken, with frozen brokers and moved directories: no live leader lacks its epoch."""
     tables = in_process.audit(root, metadata=metadata, settings=Settings(simultaneous_copies=True))

@@ -21,6 +21,7 @@ from tests.protocol import logs
 from tests.protocol.lineages import Partition, partitions
 from tests.support import in_process
 from tests.support.in_process import Row
+from tests.support.shares import by_day
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "tests" / "data" / "sample"
@@ -148,7 +149,7 @@ def test_a_broker_that_logged_another_cut_keeps_what_it_holds(tmp_path: Path) ->
 
 
 @pytest.mark.clusters
-@pytest.mark.parametrize("path", ROOTS, ids=_name)
+@pytest.mark.parametrize("path", by_day(ROOTS), ids=_name)
 def test_losses_by_every_batch(path: Path, tmp_path: Path) -> None:
     """A batch is lost if a replica holds it and the candidate does not; one that several hold is one batch."""
     tables = in_process.audit(_without_logs(path, tmp_path / "copy"), settings=ASKED)

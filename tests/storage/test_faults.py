@@ -34,6 +34,7 @@ def ends(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.nightly
 class TestOfAnAudit:
     """One session, one fault after the other."""
 

@@ -95,7 +95,13 @@ def plant(table: Path, metadata: dict[str, str], constraint: str, *, without: st
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("metadata", "constraint"), [(GENERATED, "partition >= 0"), ({}, f"{CALL} IS NULL")], ids=["column", "constraint"])
+@pytest.mark.parametrize(
+    ("metadata", "constraint"),
+    [
+        pytest.param(GENERATED, "partition >= 0", id="column"),
+        pytest.param({}, f"{CALL} IS NULL", id="constraint", marks=pytest.mark.nightly),
+    ],
+)
 def test_nothing_is_written_to_such_a_table(
     spark: SparkSession, tmp_path: Path, metadata: dict[str, str], constraint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
