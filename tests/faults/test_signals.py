@@ -52,10 +52,13 @@ def drawn(point: int) -> Request:
 
 
 CHOSEN = [
-    Request(number=signal.SIGTERM, to_group=False, after=STARTING),
     Request(number=signal.SIGINT, to_group=True, after=READING),
     Request(number=signal.SIGHUP, to_group=True, after=WRITING),
+]
+IN_THE_NIGHT = [
+    Request(number=signal.SIGTERM, to_group=False, after=STARTING),
     Request(number=signal.SIGTERM, to_group=True, after=REPORTING),
+    *map(drawn, range(RANDOM)),
 ]
 
 
@@ -76,7 +79,7 @@ def own_lines(process: AuditProcess) -> list[str]:
     return [line for line in told if not line.startswith(("[", "run r "))]
 
 
-@pytest.mark.parametrize("request_", [*CHOSEN, *map(drawn, range(RANDOM))], ids=str)
+@pytest.mark.parametrize("request_", [*CHOSEN, *(pytest.param(one, marks=pytest.mark.nightly) for one in IN_THE_NIGHT)], ids=str)
 def test_a_signal_ends_it_in_a_line(tmp_path: Path, request_: Request) -> None:
     warehouse = tmp_path / "warehouse"
     with started(warehouse, tmp_path, *arguments(tmp_path)) as process:

@@ -57,11 +57,9 @@ def made(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.Te
         audit(spark, request, lambda line: None)
         versions[step] = before, DeltaTable(str(place / "findings")).version()
 
-    run("old", "old", date(2020, 1, 1), LOSS, OFFLINE, what_if_leaders=True)
+    run("old", "old", date(2020, 1, 1), LOSS)
     run("old again", "old", date(2020, 1, 1), LOSS, topics="billing")
     run("new", "new", date(2026, 1, 2), LOSS, OFFLINE, what_if_leaders=True)
-    for table in TABLES:
-        assert comparable(in_delta_rs(place / table.name)) == comparable(in_duckdb(place / table.name)), table.name
     before = DeltaTable(str(place / "findings")).version()
     with pytest.MonkeyPatch.context() as bound:
         bound.setattr(upkeep, "_MANY_FILES", 1)

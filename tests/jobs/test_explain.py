@@ -10,20 +10,17 @@ import re
 import shutil
 import subprocess
 import sys
-from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from replica_audit import cli
+from replica_audit.config import Settings
 from replica_audit.report.facts.explanation import Explained, explain
 from replica_audit.report.facts.question import Question, parse_partition
 from replica_audit.report.text.explanation_text import render
 from replica_audit.storage.warehouse.reader import WarehouseTables
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.warehouse import keep_triage
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 SAMPLE, GOLDEN = DATA / "sample", DATA / "expected" / "explain"
@@ -47,26 +44,14 @@ EXPLAINED: dict[str, tuple[str, str, int | None]] = {
 
 
 @pytest.fixture(scope="module")
-def warehouse(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One audit of sample clusters, and of one that lacks a broker and has a broken checkpoint."""
-    from replica_audit import pipeline
-    from replica_audit.config import Settings
-
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One audit of sample clusters, and of one that lacks a broker and has a broken checkpoint; `test_audit.py` has Spark do it."""
     incomplete = tmp_path_factory.mktemp("input") / "incomplete"
     shutil.copytree(SAMPLE / "clean-in-sync", incomplete)
     shutil.rmtree(incomplete / "broker-3")
     (incomplete / "broker-2" / "data-0" / "epochs-0" / "leader-epoch-checkpoint").write_text("0\n6\n0 0\n1 3\n", encoding="utf-8")
-    made = tmp_path_factory.mktemp("warehouses") / "warehouse"
-    shutil.copytree(empty_warehouse, made)
-    request = pipeline.AuditRequest(
-        inputs=tuple(str(path) for path in (*(SAMPLE / root for root in ROOTS), incomplete)),
-        warehouse=str(made),
-        settings=Settings(topics=TOPICS, what_if_leaders=True),
-        run_id="first",
-        run_date=date(2026, 1, 2),
-    )
-    pipeline.audit(spark, request, lambda line: None)
-    return made
+    roots = (*(SAMPLE / root for root in ROOTS), incomplete)
+    return keep_triage(tmp_path_factory.mktemp("warehouse"), roots, Settings(topics=TOPICS, what_if_leaders=True))
 
 
 def cluster_id(root: str) -> str:
@@ -82,9 +67,8 @@ def explained(warehouse: Path, root: str, partition: str, follower: int | None =
     return explain(WarehouseTables(str(warehouse)), asked)
 
 
-@pytest.mark.spark
 class TestOfARealAudit:
-    """The sample clusters, audited by Spark."""
+    """The sample clusters."""
 
     @pytest.mark.parametrize("name", EXPLAINED)
     def test_the_text_is_the_golden_one(self, warehouse: Path, tmp_path: Path, name: str) -> None:

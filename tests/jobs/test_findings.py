@@ -100,17 +100,10 @@ def test_the_past_run_reads_as_the_audit_did(spark: SparkSession, made: tuple[Pa
     assert [row["finding_key"] for row in document["unconfirmed"]] == ["committed_loss:billing-0:1"]
 
 
-def test_an_outage_alone_fails_the_run(spark: SparkSession, made: tuple[Path, Any]) -> None:
-    warehouse, _report = made
-    report = run(spark, warehouse, "three", OFFLINE)
-    assert report.clusters[0].verdicts == {"identical": 2}
-    assert (report.exit_code, report.changes) == (1, {"persisting": 2})
-    assert run(spark, warehouse, "four", OFFLINE, fail_on="critical").exit_code == 0
-
-
 def test_a_run_whose_findings_are_lost_on_the_way_does_not_count(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shutil.copytree(empty_warehouse, tmp_path, dirs_exist_ok=True)
     whole = findings_of.with_history
     with monkeypatch.context() as lossy:
         lossy.setattr(findings_of, "with_history", lambda *given: whole(*given).where("code <> 'committed_loss'"))
@@ -120,10 +113,3 @@ def test_a_run_whose_findings_are_lost_on_the_way_does_not_count(
     assert {row["status"] for row in read(tmp_path, AUDIT_RUNS)} == {"running"}
     assert run(spark, tmp_path, "one", LOSS).exit_code == 1, "the same run, made again"
     assert read(tmp_path, FINDINGS, code="committed_loss")
-
-
-def test_nothing_stays_in_the_storage_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
-    stored = spark.sparkContext._jsc.getPersistentRDDs
-    before = set(stored())
-    run(spark, tmp_path, "one", LOSS, compare="records")
-    assert set(stored()) <= before

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 PARTITIONS = {"collected": 700, "raw": 150}  # 2,100 segments are many: plans are compiled then
 
 
-@pytest.mark.parametrize("form", PARTITIONS)
+@pytest.mark.parametrize("form", ["collected", pytest.param("raw", marks=pytest.mark.nightly)])
 def test_both_engines_write_the_same_rows(spark: SparkSession, empty_warehouse: Path, tmp_path: Path, form: str) -> None:
     cluster, warehouse = tmp_path / "cluster", tmp_path / "warehouse"
     shutil.copytree(empty_warehouse, warehouse)

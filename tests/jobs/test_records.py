@@ -42,7 +42,10 @@ def test_both_engines_write_the_same_rows(
     other = SHARED / "kafka-1.1.1-ibp-0.10.2-kip101-scenario-1" / "after"
     inputs = (str(SHARED / "compacted-key-loss" / "before"), str(SHARED / "txn-loss" / "after"), str(other), str(made), str(collected))
     request = pipeline.AuditRequest(inputs=inputs, warehouse=warehouse, settings=SETTINGS, run_id="one", run_date=date(2026, 1, 2))
+    stored = spark.sparkContext._jsc.getPersistentRDDs
+    before = set(stored())
     report = pipeline.audit(spark.newSession(), request, lambda _line: None)
+    assert set(stored()) <= before
     assert sum(cluster.verdicts.get("compaction_differs", 0) for cluster in report.clusters) == 1
     assert sum(cluster.verdicts.get("content_mismatch", 0) for cluster in report.clusters) == 1
     assert {cluster.cluster_id: cluster.records_unread for cluster in report.clusters if cluster.records_unread} == {"collected": 1}

@@ -102,6 +102,7 @@ class TestWatched:
         jvm.System.clearProperty("replica_audit.run")
         assert layout.toSerializable(event).startswith("2")
 
+    @pytest.mark.nightly
     def test_a_person_at_a_terminal_sees_the_id_once_and_nobody_is_told_of_what_they_did_not_ask_for(
         self, spark: SparkSession, warehouse: Path, hook: Service, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -115,6 +116,7 @@ class TestWatched:
         assert others and all(line.startswith("[ ") for line in others)
         assert hook.documents == []
 
+    @pytest.mark.nightly
     def test_a_webhook_that_fails_is_a_warning_of_its_host(
         self, spark: SparkSession, warehouse: Path, hook: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -187,7 +189,7 @@ def test_help_shows_no_address(hook: Service, capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize(("sent", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize(("sent", "exit_code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.nightly), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_is_posted_and_no_process_shows_the_address(tmp_path: Path, sent: signal.Signals, exit_code: int) -> None:
     """Once it says that it has begun."""
     pipe = tmp_path / "progress"

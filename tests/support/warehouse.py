@@ -14,6 +14,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from replica_audit.config import Settings
+from replica_audit.local_run import triage
 from replica_audit.partition.findings.statuses import history_row
 from replica_audit.past.starts import broker_starts
 from replica_audit.report.facts.assessment import exit_code
@@ -69,6 +70,19 @@ def write_warehouse(
         table_rows = {name: len(rows) for name, rows in tables.items() if name != AUDIT_RUNS.name}
         tables[AUDIT_RUNS.name] = [row | {"table_rows": table_rows} for row in tables[AUDIT_RUNS.name]]
     write_rows(warehouse, tables)
+    return warehouse
+
+
+def keep_triage(warehouse: Path, inputs: Sequence[Path], settings: Settings, run_id: str = "first") -> Path:
+    """Write what `triage` makes of the inputs, every table of it, as a run of a new warehouse on the day of `STARTED`."""
+    made = triage([str(path) for path in inputs], settings, tell=lambda _event: None, run_id=run_id)
+    for table in TABLES:
+        rows = made.tables.arrow(table.name)
+        if rows is not None and table is AUDIT_RUNS:
+            days = pa.array([STARTED.date()] * len(rows), rows.schema.field("run_date").type)
+            rows = rows.set_column(rows.column_names.index("run_date"), rows.schema.field("run_date"), days)
+        if rows is not None:
+            write_deltalake(str(warehouse / table.name), rows)
     return warehouse
 
 
