@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.fast import pytest_addoption, pytest_collection_modifyitems, pytest_configure
+from tests.support import fast
+from tests.support.fast import pytest_addoption, pytest_configure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_configure"]
+__all__ = ["pytest_addoption", "pytest_configure"]
 
 # What the shell is set up for that starts the tests changes what the project prints, and what it starts: none of it is theirs.
 _OF_THE_SHELL = """
@@ -33,9 +34,18 @@ for _signal, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
         signal.signal(_signal, _handler)
 os.umask(0o022)  # tests take rights away from other users, who have them before
 
+# of whose files some take minutes: they come first, so that both workers end at the same time
+LONG = ("jobs", "live", "describe", "faults", "storage", "clusters", "mutation", "partition", "notebooks", "page")
+
 settings.register_profile("bounded", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("exhaustive", max_examples=20_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "bounded"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep what was asked for, long files first; nothing else changes the order (`--no-loadscope-reorder`)."""
+    fast.pytest_collection_modifyitems(config, items)
+    items.sort(key=lambda item: LONG.index(folder) if (folder := item.path.parent.name) in LONG else len(LONG))
 
 
 @pytest.fixture(scope="session")

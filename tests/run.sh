@@ -54,7 +54,7 @@ check() {
 
 if [ $# -eq 0 ]; then
     # Two workers, a file at a time: what starts a JVM starts it once.
-    set -- -n 2 --dist loadfile
+    set -- -n 2 --dist loadfile --no-loadscope-reorder
     if [ -z "$nightly" ]; then
         check ruff check .
         check ruff format --check .

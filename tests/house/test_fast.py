@@ -112,7 +112,7 @@ def test_fast_needs_no_java(checkout: Checkout) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         *(f"ok      {check}" for check in checks()),
-        "python -m pytest --fast -n 2 --dist loadfile",
+        "python -m pytest --fast -n 2 --dist loadfile --no-loadscope-reorder",
     ]
     assert run(checkout, "--fast", "tests/protocol", "-x").stdout == "python -m pytest --fast tests/protocol -x\n"
 
