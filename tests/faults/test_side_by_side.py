@@ -18,7 +18,7 @@ from tests.support.warehouse import STARTED, write_warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.nightly]
 OLD, LAST, TONIGHT = [f"old-{number}" for number in range(4)], "last", "tonight"
 NAMES = {run_id: run_id for run_id in (*OLD, LAST, TONIGHT)}
 

@@ -69,7 +69,7 @@ def set_traps(folder: Path) -> Path:
     return sprung
 
 
-@pytest.mark.parametrize("path", [None, ":."])
+@pytest.mark.parametrize("path", [pytest.param(None, marks=pytest.mark.nightly), ":."])
 def test_nothing_is_imported_from_the_folder_that_it_is_started_in(checkout: Checkout, path: str | None) -> None:
     checkout.job(
         "imports",

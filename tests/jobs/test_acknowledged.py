@@ -26,7 +26,7 @@ from tests.jobs.test_audit import SAMPLE, read
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]  # by day: engine/test_tally, faults/test_histories, commands/test_acknowledged_triage
 LOSS = SAMPLE / "committed-loss"
 KNOWN = """\
 - {topic: billing, partition: [0, 1], severity: critical, at_most_records: 100, reason: known, who: ana, until: 2026-12-01}

@@ -70,6 +70,7 @@ def assert_has_one_run(warehouse: Path, run_id: str) -> None:
     assert run["proven_healthy"] == sum(row["proven_pairs"] for row in expected["checked"])
 
 
+@pytest.mark.nightly
 def test_two_ids_at_once_are_both_complete(tmp_path: Path) -> None:
     warehouse = tmp_path / "warehouse"
     assert [end(process) for process in start(warehouse, "one", "two")] == [(1, []), (1, [])]

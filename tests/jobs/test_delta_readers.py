@@ -131,7 +131,7 @@ def test_only_a_few_tables_are_empty(made: Made) -> None:
     assert len(merged) > len(TABLES) / 3, "they are read after they were merged"
 
 
-@pytest.mark.parametrize("switched_off", [False, True])
+@pytest.mark.parametrize("switched_off", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_the_findings_of_an_older_version_get_a_feed_unless_it_was_switched_off(
     spark: SparkSession, tmp_path: Path, switched_off: bool
 ) -> None:

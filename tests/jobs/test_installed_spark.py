@@ -15,7 +15,7 @@ from replica_audit.program import VERSION
 from tests.house.checkout import ROOT
 from tests.support.installed import build_wheel, install
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.nightly]
 JARS = ROOT / ".cache/jars"
 
 

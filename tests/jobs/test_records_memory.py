@@ -17,7 +17,7 @@ from tests.formats import kafka_files as kf
 from tests.formats import metadata_files as mf
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(900)]
 IN_BATCH, DIGITS = 1_000, 8
 RECORD = b"\x00\x00%s" + b"\x10" + b"k" * DIGITS + b"\x10" + b"value---" + b"\x00"
 SMALL, LARGE = 1_000_000, 4_000_000

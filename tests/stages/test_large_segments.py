@@ -74,6 +74,7 @@ def test_in_native_code(broker: Path) -> None:
     check(scan_file(segment_of(broker)))
 
 
+@pytest.mark.nightly
 def test_in_python(broker: Path) -> None:
     check(scan(read_batches(segment_of(broker))))
     *_others, batch, damage = read_batches(segment_of(broker), verify_crc=False)
@@ -97,6 +98,7 @@ def measured(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_in_spark_without_taking_memory(spark: SparkSession, broker: Path) -> None:
     listed = inventory(source_rows(spark, [("c", 1, str(broker), "broker")])).where("topic = 'orders'").persist()
     size = segment_of(broker).stat().st_size
