@@ -19,7 +19,6 @@ from replica_audit import cli, pipeline
 from replica_audit.config import Settings
 from replica_audit.errors import UsageError
 from replica_audit.past.findings import ListedRows
-from replica_audit.protocol.exchange.replay import Protocol
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.text import plain_text as text
 from replica_audit.report.text.json_report import json_pieces
@@ -40,6 +39,7 @@ from replica_audit.rows import (
     Table,
 )
 from replica_audit.rows.arrow import schema_of
+from replica_audit.rows.codes import Protocol
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from tests.engine.test_transactions import cluster as cluster_with_transactions
 from tests.formats import kafka_files as kf
