@@ -11,7 +11,7 @@ from replica_audit.partition.pairs.exchange_columns import rounds
 from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.exchange.replay import RULES, Truncation
 from replica_audit.protocol.exchange.replica import ReplicaState
-from replica_audit.report.facts.explanation import Exchange, exchange
+from replica_audit.report.facts.explanation import ExplainedStep, exchange_steps
 from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange, Protocol
 from replica_audit.rows.encoding import as_dict, row_of
 from replica_audit.rows.pairs import TruncationPoint
@@ -35,8 +35,8 @@ def point(truncation: Truncation, **changed: Any) -> TruncationPoint:
     return row_of(TruncationPoint, row | exchange_row(truncation) | changed, of_any_version=True)
 
 
-def told(protocol: Protocol, leader: ReplicaState, follower: ReplicaState) -> Exchange:
-    return exchange(point(RULES[protocol](leader, follower)))
+def told(protocol: Protocol, leader: ReplicaState, follower: ReplicaState) -> list[ExplainedStep]:
+    return list(exchange_steps(point(RULES[protocol](leader, follower))))
 
 
 @given(comparisons())
@@ -44,9 +44,9 @@ def test_it_goes_as_the_rules_say(c: Comparison) -> None:
     for rule in RULES.values():
         truncation = rule(c.leader.as_leader(), c.follower.as_follower())
         row = point(truncation)
-        said = exchange(row)
-        assert (said.fetch_offset, said.stuck) == (truncation.fetch_offset, truncation.stuck)
-        answered = [step for step in said.steps if step.number is not None]
+        said = list(exchange_steps(row))
+        assert (row.fetch_offset, row.stuck) == (truncation.fetch_offset, truncation.stuck)
+        answered = [step for step in said if step.number is not None]
         assert [step.number for step in answered] == list(range(1, len(row.rounds) + 1))
         asked = [step for step in truncation.steps if step.request in (EpochRequest.FETCH, EpochRequest.OFFSET_FOR_LEADER_EPOCH)]
         for step, by_rule in zip(answered, asked, strict=False):
@@ -55,11 +55,11 @@ def test_it_goes_as_the_rules_say(c: Comparison) -> None:
             own = None if step.own_epoch is None else (step.own_epoch, step.own_end_offset)
             assert own == by_rule.own_lookup
             assert (step.out_of_range is not None) == step.case.startswith("out-of-range")
-        ends = [step.log_end_offset for step in said.steps]
-        cuts = [step.offset if step.case is Case.OUT_OF_RANGE_RESTART else step.truncate_to for step in said.steps]
+        ends = [step.log_end_offset for step in said]
+        cuts = [step.offset if step.case is Case.OUT_OF_RANGE_RESTART else step.truncate_to for step in said]
         for before, cut, after in zip(ends, cuts, ends[1:], strict=False):
             assert after == (before if cut is None else cut), "a step begins where the one before ended"
-        assert sum(step.case is Case.HIGH_WATERMARK for step in said.steps) == truncation.falls_back_to_high_watermark
+        assert sum(step.case is Case.HIGH_WATERMARK for step in said) == truncation.falls_back_to_high_watermark
 
 
 @given(comparisons())
@@ -68,7 +68,7 @@ def test_a_cut_takes_the_entries_that_are_gone_afterwards(c: Comparison) -> None
     for rule in RULES.values():
         truncation = rule(c.leader.as_leader(), follower)
         if truncation.fallback is None and truncation.restart_offset is None:
-            dropped = [epoch for step in exchange(point(truncation)).steps for epoch in step.dropped_epochs]
+            dropped = [epoch for step in exchange_steps(point(truncation)) for epoch in step.dropped_epochs]
             kept = [entry.epoch for entry in truncation.follower_after.epochs]
             assert sorted(kept + dropped) == [entry.epoch for entry in follower.epochs if truncation.effective_cuts or entry.epoch in kept]
 
@@ -78,7 +78,7 @@ def test_a_run_of_an_older_version_has_no_steps_and_nothing_is_replayed() -> Non
     older = [{name: None for name in round_} | {"complete": True} for round_ in map(as_dict, rounds(truncation))]
     row = point(truncation, rounds=older, fetch_offset=None, stuck=None, fallback=None)
     assert not row.is_recorded
-    assert exchange(row) == Exchange(steps=(), fetch_offset=None, stuck=False)
+    assert not list(exchange_steps(row))
 
 
 KIP_279_LEADER = state([(1, 0), (3, 21)], 31)
@@ -140,14 +140,14 @@ TRIMMED = state([(5, 50), (6, 70)], 80, start=50)
 def test_each_step_has_its_case(
     protocol: Protocol, leader: ReplicaState, follower: ReplicaState, expected: list[tuple[Case, int | None]]
 ) -> None:
-    assert [(step.case, step.truncate_to) for step in told(protocol, leader, follower).steps] == expected
+    assert [(step.case, step.truncate_to) for step in told(protocol, leader, follower)] == expected
 
 
 def test_why_an_offset_is_out_of_range() -> None:
     above = told(Protocol.TRUNCATE_ON_FETCH, KIP_279_LEADER, state([(1, 0), (3, 21), (9, 31)], 36))
     below = told(Protocol.TRUNCATE_ON_FETCH, TRIMMED, state([(1, 0), (5, 21)], 36))
     beyond = told(Protocol.HIGH_WATERMARK, state([], 10), state([], 20, high_watermark=20))
-    assert [found.steps[0 if found is not beyond else 1].out_of_range for found in (above, below, beyond)] == [
+    assert [found[0 if found is not beyond else 1].out_of_range for found in (above, below, beyond)] == [
         OutOfRange.EPOCH,
         OutOfRange.BELOW_START,
         OutOfRange.BEYOND_END,
@@ -156,7 +156,7 @@ def test_why_an_offset_is_out_of_range() -> None:
 
 def test_a_follower_looks_the_answer_up_in_the_table_that_is_left() -> None:
     """KIP-279's third scenario: the second lookup is in a table that the first round has cut."""
-    steps = told(Protocol.KIP_279, state([(1, 0), (3, 1)], 2), state([(0, 0), (2, 1)], 2)).steps
+    steps = told(Protocol.KIP_279, state([(1, 0), (3, 1)], 2), state([(0, 0), (2, 1)], 2))
     assert [
         (step.requested_epoch, step.answered_epoch, step.answered_end_offset, step.own_epoch, step.own_end_offset, step.truncate_to)
         for step in steps
@@ -177,7 +177,7 @@ def test_a_follower_looks_the_answer_up_in_the_table_that_is_left() -> None:
     ],
 )
 def test_why_it_falls_back(protocol: Protocol, leader: ReplicaState, follower: ReplicaState, because: FallsBack) -> None:
-    steps = told(protocol, leader, follower).steps
+    steps = told(protocol, leader, follower)
     place = next(place for place, step in enumerate(steps) if step.number is None)
     assert (steps[place].because, steps[place].truncate_to, steps[place].offset) == (because, 11, 11)
     assert place == (1 if because is FallsBack.UNDEFINED else 0), "behind the answer that could not tell"

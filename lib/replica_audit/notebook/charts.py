@@ -316,8 +316,8 @@ def _of_follower(one: Explanation) -> Iterator[ChartMark]:
     yield from _watermark(name, one.follower)
     if verdict.divergence_offset is not None:
         yield ChartMark(name, "logs diverge", verdict.divergence_offset, "first offset at which it is not the leader's log")
-    if one.applied is not None and one.applied.fetcher_fails and one.outcome is not None and one.outcome.exchange.fetch_offset is not None:
-        yield ChartMark(leader_name(one), "fetch that fails", one.outcome.exchange.fetch_offset, f"of {name}: inside a batch of the leader")
+    if one.applied is not None and one.applied.fetcher_fails and one.outcome is not None and one.applied.fetch_offset is not None:
+        yield ChartMark(leader_name(one), "fetch that fails", one.applied.fetch_offset, f"of {name}: inside a batch of the leader")
     cuts: dict[int, list[str]] = {}
     for point in sorted(one.points, key=lambda point: not point.applies):
         if point.truncation_offset is not None:

@@ -406,13 +406,13 @@ def _failing(explanation: Explanation) -> Iterator[str]:
     point, outcome, broker = explanation.applied, explanation.outcome, explanation.verdict.follower_id
     if point is None or outcome is None:
         return
-    if outcome.exchange.stuck and explanation.verdict.stuck is None and not point.ends_with_election:
+    if point.stuck and explanation.verdict.stuck is None and not point.ends_with_election:
         yield "In the copied files the exchange never ends, which proves nothing about running brokers: copy both again and audit again."
-    elif outcome.exchange.stuck and explanation.verdict.stuck is None:
+    elif point.stuck and explanation.verdict.stuck is None:
         yield f"With the tables as they are the exchange never ends; it ends once leader {explanation.verdict.leader_id} is elected again."
-    elif outcome.exchange.stuck:
+    elif point.stuck:
         yield f"The exchange never ends; follower {broker} stays out of the ISR until it is rebuilt: {_refetch(explanation)}."
-    if outcome.exchange.stuck or not point.fetcher_fails:
+    if point.stuck or not point.fetcher_fails:
         return
     leader, physical = explanation.leader.state, outcome.physical_offset
     if point.restarts_once_failed and leader is not None:

@@ -111,24 +111,8 @@ class ExplainedStep:
     in_memory: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
-    """All steps of one protocol. `fetch_offset` is where records flow at last; `stuck`: they never do.
-
-    A run of an older version did not record them: then there are no steps, `fetch_offset` is None, and nothing is said of `stuck`.
-    """
-
-    steps: tuple[ExplainedStep, ...]
-    fetch_offset: int | None
-    stuck: bool
-
-
-def exchange(point: TruncationPoint) -> Exchange:
-    """What the run recorded of the exchange."""
-    return Exchange(steps=tuple(_steps(point)), fetch_offset=point.fetch_offset, stuck=bool(point.stuck))
-
-
-def _steps(point: TruncationPoint) -> Iterator[ExplainedStep]:
+def exchange_steps(point: TruncationPoint) -> Iterator[ExplainedStep]:
+    """The steps as the run recorded them; none where a version wrote it that did not."""
     fallback = point.fallback
     if fallback is not None and not fallback.after_round:
         yield _falls_back(fallback)
@@ -238,18 +222,15 @@ class ExplainedReplica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What the protocol that applies does to the follower.
+    """What the protocol that applies does to the follower, besides what its truncation point says.
 
     `physical_offset` is where its files are really cut, None if they are not. `history` is what it holds once records flow again, up to
-    what the leader holds now; `conflicts` are the parts of it that are not the leader's. `is_recorded`: the run kept what was decided in
-    each round; of a run of an older version there are no steps, no `history` and no `conflicts`.
+    what the leader holds now. Of a run of an older version, which did not record the rounds, there are no `steps` and no `history`.
     """
 
-    exchange: Exchange
+    steps: tuple[ExplainedStep, ...]
     physical_offset: int | None
     history: tuple[Span, ...]
-    conflicts: tuple[DifferingOffsets, ...]
-    is_recorded: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,7 +338,7 @@ def _followers(
             rules=tuple(rule for rule in rules if rule.follower_id == verdict.follower_id),
             choices=choices,
             applied=applied,
-            outcome=_outcome(verdict, applied, leader, follower),
+            outcome=_outcome(applied, leader, follower),
             differences=verdict.differences or (),
             input_errors=_input_errors(tables, subject.run, (leader, follower), verdict, folder),
             cut_short=tuple(dict.fromkeys(tables.cut_short)),
@@ -423,27 +404,19 @@ def _replica(
     return replace(made, history=tuple(history), by_table=by_table)
 
 
-def _outcome(
-    verdict: ReplicaVerdict, applied: TruncationPoint | None, leader: ExplainedReplica, follower: ExplainedReplica
-) -> Outcome | None:
+def _outcome(applied: TruncationPoint | None, leader: ExplainedReplica, follower: ExplainedReplica) -> Outcome | None:
     if applied is None or leader.state is None or follower.state is None:
         return None
-    exchanged, end = exchange(applied), follower.state.log_end_offset
+    end = follower.state.log_end_offset
     physical = applied.physical_offset
     if not applied.is_recorded and (applied.truncation_offset is not None or applied.restart_offset is not None):
         physical = end - applied.removed_offsets  # which a run of an older version counts from there
     history: list[Span] = []
-    if exchanged.fetch_offset is not None:
+    if applied.fetch_offset is not None:
         history = clipped(follower.history, 0, end if physical is None else physical)
-        if not applied.fetcher_fails and not exchanged.stuck:
-            history += clipped(leader.history, exchanged.fetch_offset, leader.state.log_end_offset)
-    return Outcome(
-        exchange=exchanged,
-        physical_offset=physical,
-        history=tuple(joined(history)),
-        conflicts=verdict.conflicts or (),
-        is_recorded=applied.is_recorded,
-    )
+        if not applied.fetcher_fails and not applied.stuck:
+            history += clipped(leader.history, applied.fetch_offset, leader.state.log_end_offset)
+    return Outcome(steps=tuple(exchange_steps(applied)), physical_offset=physical, history=tuple(joined(history)))
 
 
 def _input_errors(

@@ -210,7 +210,7 @@ def _follower(one: Explanation, weighed: str | None) -> Follower:
     cost = (weighed,) if weighed and verdict.verdict in _WHO_LEADS_DECIDES else ()
     ending: list[str] = []
     if one.applied is not None and one.outcome is not None:
-        ending = list(StepWords(one, one.applied).ending(one.outcome.exchange))
+        ending = list(StepWords(one, one.applied).ending())
     return Follower(
         broker_id=verdict.follower_id,
         verdict=verdict.verdict,
@@ -274,7 +274,7 @@ def _removed(verdict: ReplicaVerdict) -> Iterator[tuple[str, str]]:
 
 
 def _grids(one: Explanation) -> Iterator[PageTable]:
-    if one.applied is not None and one.outcome is not None and one.outcome.exchange.steps:
+    if one.applied is not None and one.outcome is not None and one.outcome.steps:
         words = StepWords(one, one.applied)
         rows = tuple(
             (
@@ -284,7 +284,7 @@ def _grids(one: Explanation) -> Iterator[PageTable]:
                 words.does(step),
                 " (".join(words.rule(step)) + ")" if step.case is not Case.UNDEFINED else "",
             )
-            for step in one.outcome.exchange.steps
+            for step in one.outcome.steps
         )
         head = ("round", f"follower {one.verdict.follower_id}", f"{leader_name(one.verdict)} answers", "the follower", "rule (source)")
         yield PageTable(f"The exchange. {DOCUMENTS.get(one.verdict.protocol, one.verdict.protocol)}", head, rows)

@@ -129,7 +129,7 @@ def _axis(followers: Sequence[Explanation], groups: Sequence[ConsumerImpact], pa
         verdict = one.verdict
         firm |= {offset for offset in (verdict.divergence_offset, verdict.truncation_offset, verdict.restart_offset) if offset is not None}
         others |= {point.truncation_offset for point in one.points if point.truncation_offset is not None}
-        others |= {step.truncate_to for step in one.outcome.exchange.steps if step.truncate_to is not None} if one.outcome else set()
+        others |= {step.truncate_to for step in one.outcome.steps if step.truncate_to is not None} if one.outcome else set()
         for side in (one.leader, one.follower):
             if side.state is not None and side.log is not None:
                 firm |= {side.state.log_start_offset, side.state.log_end_offset}
@@ -213,17 +213,17 @@ def _follower(sheet: Sheet, one: Explanation) -> None:
     if verdict.severity == "none" or outcome is None:
         return
     _what_goes(sheet, one, physical, top)
-    if outcome.exchange.steps:
+    if outcome.steps:
         sheet.head("Questions and answers, in order")
-        for step in outcome.exchange.steps:
+        for step in outcome.steps:
             _step(sheet, step, leader.log_end_offset)
     if any(point.truncation_offset is not None or point.restart_offset is not None for point in one.points):
         sheet.head("Where each rule truncates this follower")
         for point in one.points:
             _cut(sheet, point, state.log_start_offset, state.log_end_offset)
-    if physical is not None and not outcome.exchange.stuck and outcome.history:
+    if physical is not None and not (one.applied is not None and one.applied.stuck) and outcome.history:
         then = sheet.row([f"Broker {verdict.follower_id}, afterwards"], 18, "strong")
-        _segments(sheet, strokes(outcome.history, outcome.conflicts, None), then, 18)
+        _segments(sheet, strokes(outcome.history, verdict.conflicts or (), None), then, 18)
 
 
 def _what_goes(sheet: Sheet, one: Explanation, physical: int | None, top: float) -> None:

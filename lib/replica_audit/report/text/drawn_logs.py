@@ -33,10 +33,10 @@ def drawing_lines(explanation: Explanation) -> Iterator[str]:
         _bar(leader, explanation.leader, _leader_marks(explanation)),
         _follower_bar(explanation),
     ]
-    if point is not None and outcome is not None and outcome.is_recorded and not outcome.exchange.stuck:
+    if point is not None and outcome is not None and point.is_recorded and not point.stuck:
         goes = outcome.physical_offset is not None
-        if goes or point.fetcher_fails or outcome.conflicts:
-            then = strokes(outcome.history, outcome.conflicts, None)
+        if goes or point.fetcher_fails or verdict.conflicts:
+            then = strokes(outcome.history, verdict.conflicts or (), None)
             bars.append(Bar(name=f"follower {verdict.follower_id} then", strokes=then, note="(empty)"))
     focus = [offset for offset in (verdict.divergence_offset, verdict.truncation_offset, verdict.restart_offset) if offset is not None]
     drawing = draw(bars, focus)
@@ -81,8 +81,8 @@ def _leader_marks(explanation: Explanation) -> list[Mark]:
     point, outcome = explanation.applied, explanation.outcome
     if explanation.verdict.restart_offset is not None:
         marks.append(Mark(explanation.verdict.restart_offset, "R"))
-    if point is not None and outcome is not None and point.fetcher_fails and outcome.exchange.fetch_offset is not None:
-        marks.append(Mark(outcome.exchange.fetch_offset, "F"))
+    if point is not None and outcome is not None and point.fetcher_fails and point.fetch_offset is not None:
+        marks.append(Mark(point.fetch_offset, "F"))
     return marks
 
 
@@ -92,7 +92,7 @@ def _follower_bar(explanation: Explanation) -> Bar:
     if side.state is not None:
         marks += [Mark(verdict.divergence_offset, "D")] if verdict.divergence_offset is not None else []
         marks += [Mark(verdict.truncation_offset, "C")] if verdict.truncation_offset is not None else []
-        for step in outcome.exchange.steps if outcome else ():
+        for step in outcome.steps if outcome else ():
             if step.truncate_to not in (None, verdict.truncation_offset) and step.number is not None and step.number < 10:
                 marks.append(Mark(step.truncate_to or 0, str(step.number)))
     physical = outcome.physical_offset if outcome else None

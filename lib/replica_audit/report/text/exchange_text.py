@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from replica_audit.protocol.epochs.epoch_table import EpochEntry
-from replica_audit.report.facts.explanation import Exchange, ExplainedStep, Explanation, LogState, Outcome
+from replica_audit.report.facts.explanation import ExplainedStep, Explanation, LogState
 from replica_audit.report.layout.leader_words import leader_name
 from replica_audit.report.layout.paragraphs import epoch, fitted, listed, paragraph
 from replica_audit.rows.codes import Case, FallsBack, OutOfRange, Protocol
@@ -51,13 +51,13 @@ def exchange_lines(explanation: Explanation) -> Iterator[str]:
     if point is None or outcome is None:
         yield from paragraph("None: an exchange needs two readable logs.")
         return
-    if not outcome.is_recorded:
+    if not point.is_recorded:
         yield from paragraph(NOT_RECORDED)
         return
     words = StepWords(explanation, point)
-    for step in outcome.exchange.steps:
+    for step in outcome.steps:
         yield from words.step(step)
-    yield from words.end(outcome.exchange)
+    yield from words.end()
 
 
 class StepWords:
@@ -179,27 +179,27 @@ class StepWords:
             case _ as never:
                 assert_never(never)
 
-    def end(self, exchanged: Exchange) -> Iterator[str]:
+    def end(self) -> Iterator[str]:
         """How it ends, in lines."""
-        for said in self.ending(exchanged):
+        for said in self.ending():
             yield from paragraph(said)
 
-    def ending(self, exchanged: Exchange) -> Iterator[str]:
+    def ending(self) -> Iterator[str]:
         """How it ends."""
-        at = exchanged.fetch_offset
+        at = self.point.fetch_offset
         if at is None:
             return
-        if exchanged.stuck and self.stuck is None and not self.point.ends_with_election:
+        if self.point.stuck and self.stuck is None and not self.point.ends_with_election:
             yield (
                 "In the copied files this never ends. That proves nothing about the brokers: on a running one, table and log may "
                 "be newer than their copies."
             )
-        elif exchanged.stuck and self.stuck is None:
+        elif self.point.stuck and self.stuck is None:
             yield (
                 "This never ends with the leader's present table. The leader is down, and starts a new epoch when it leads again: then it "
                 "answers differently."
             )
-        elif exchanged.stuck:
+        elif self.point.stuck:
             yield (
                 f"This never ends: the same question gets the same answer. {self.follower.capitalize()} stays out of the ISR "
                 "until the leader's log changes."
@@ -242,10 +242,10 @@ def document_step_lines(explanation: Explanation) -> Iterator[str]:
     leader, follower = explanation.leader.state, explanation.follower.state
     if point is None or outcome is None or leader is None or follower is None or point.protocol == Protocol.HIGH_WATERMARK:
         return
-    if not outcome.is_recorded:
+    if not point.is_recorded:
         return
     yield f"The steps of KIP-101{_INSTEAD.get(point.protocol, '')}"
-    for number, text in _steps(explanation, outcome, leader, follower):
+    for number, text in _steps(explanation, point, outcome.steps, leader, follower):
         yield from paragraph(text, first=f"{number:<{_WIDEST}} ")
 
 
@@ -255,27 +255,27 @@ _INSTEAD: dict[str, str] = {
 }
 
 
-def _steps(explanation: Explanation, outcome: Outcome, leader: LogState, follower: LogState) -> Iterator[Told]:
-    broker, exchanged = explanation.follower.broker_id, outcome.exchange
+def _steps(
+    explanation: Explanation, point: TruncationPoint, steps: Sequence[ExplainedStep], leader: LogState, follower: LogState
+) -> Iterator[Told]:
     has_epochs = any(span.leader_epoch >= 0 for side in (explanation.leader, explanation.follower) for span in side.history)
     yield (
         "1",
         "batches carry the leader epoch of who wrote them" if has_epochs else "no batch carries a leader epoch, for want of format v2",
     )
     as_found = [entry for entry in explanation.follower.epochs if entry.checkpoint_start_offset is not None]
-    yield "2", f"the sequence file of follower {broker}: {_entries(_claimed(as_found))}"
+    yield "2", f"the sequence file of follower {explanation.follower.broker_id}: {_entries(_claimed(as_found))}"
     if leader.epochs:
         entered = leader.epochs[-1]
         yield "3", f"{leader_name(explanation.verdict)} entered epoch {entered.epoch} at {entered.start_offset}"
     yield "4.1", _recovered(as_found, follower)
-    for step in exchanged.steps:
+    for step in steps:
         yield from asked(explanation, step)
-    if exchanged.stuck or (explanation.applied is not None and explanation.applied.fetcher_fails):
+    if point.stuck or point.fetcher_fails:
         return
     is_kip_279 = explanation.verdict.protocol == Protocol.KIP_279
-    yield "4.6", f"{'(5) ' if is_kip_279 else ''}it fetches from {exchanged.fetch_offset}"
-    found = (explanation.applied.learnt_epochs if explanation.applied else None) or ()
-    learnt = [EpochEntry(entry.epoch, entry.start_offset) for entry in found]
+    yield "4.6", f"{'(5) ' if is_kip_279 else ''}it fetches from {point.fetch_offset}"
+    learnt = [EpochEntry(entry.epoch, entry.start_offset) for entry in point.learnt_epochs or ()]
     yield "4.7.1", f"while it fetches it adds {_entries(learnt)}" if learnt else "while it fetches no later epoch comes"
 
 

@@ -377,12 +377,13 @@ def _what_stays(explanation: Explanation, outcome: Outcome, point: TruncationPoi
     leader, follower = explanation.leader.state, explanation.follower.state
     if leader is None or follower is None:
         return
-    if outcome.conflicts:
+    conflicts = explanation.verdict.conflicts or ()
+    if conflicts:
         yield from paragraph("Afterwards the logs still differ:")
-        for piece in outcome.conflicts[:_SHOWN]:
+        for piece in conflicts[:_SHOWN]:
             yield from paragraph(f"{offsets(piece.first_offset, piece.end_offset)}: {_who_has(explanation, piece)}", 4)
-        if len(outcome.conflicts) > _SHOWN:
-            yield from paragraph(f"and {len(outcome.conflicts) - _SHOWN} more such ranges", 4)
+        if len(conflicts) > _SHOWN:
+            yield from paragraph(f"and {len(conflicts) - _SHOWN} more such ranges", 4)
         return
     stays_to = follower.log_end_offset if outcome.physical_offset is None else outcome.physical_offset
     if point.still_diverged:
