@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 
 from replica_audit.protocol.epochs.epoch_table import EpochEntry
 from replica_audit.protocol.epochs.lineage import History, Span
-from replica_audit.protocol.verdict.acknowledgement import FOUND_NOW
-from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.recovery.facts import RecoveryFacts
 from replica_audit.report.facts.partition_facts import (
@@ -23,10 +21,8 @@ from replica_audit.report.facts.partition_facts import (
 )
 from replica_audit.report.facts.question import Question, Subject, find
 from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange
-from replica_audit.rows.findings import RunFinding
-from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.pairs import BatchMismatch, DifferingOffsets, ExchangeRound, HighWatermarkFallback, ReplicaVerdict, TruncationPoint
-from replica_audit.rows.records import CompactionDifference, DamagedBatch, OpenTransactionRow, RecordDifference
+from replica_audit.rows.records import CompactionDifference, DamagedBatch, RecordDifference
 from replica_audit.rows.replicas import EpochStartOffset, ReplicaLog, SegmentEpoch
 from replica_audit.rows.runs import AuditRun, ReportedProblem
 from replica_audit.rows.starts import ReplicaStart
@@ -153,28 +149,15 @@ def _step(number: int, answer: ExchangeRound) -> Iterator[ExplainedStep]:
     )
 
 
-def partition_recovery(tables: Tables, run: AuditRun, topic: str, partition: int) -> RecoveryFacts:
-    """Read them; a table that is not there has nothing to say.
-
-    Raises:
-        UsageError: a table cannot be read.
-    """
-    keys: dict[str, str | int] = {"run_id": run.run_id, "cluster_id": run.cluster_id, "topic": topic, "partition": partition}
-    offline = tables.rows("findings", RunFinding, **keys, code=str(PartitionCode.OFFLINE_PARTITION))
-    verdicts = [
-        row
-        for row in tables.rows("replica_verdicts", ReplicaVerdict, **keys)
-        if row.severity != Severity.NONE and row.verdict != Verdict.INCONCLUSIVE
-    ]
-    groups = [row for row in tables.rows("consumer_impacts", ConsumerImpact, **keys) if row.affected]
-    transactions = [row for row in tables.rows("open_transactions", OpenTransactionRow, **keys) if row.hangs_because is not None]
+def _recovery(facts: PartitionFacts, verdicts: Iterable[ReplicaVerdict]) -> RecoveryFacts:
+    """What somebody has to act upon in one partition."""
     return RecoveryFacts(
-        run_id=run.run_id,
-        cluster_id=run.cluster_id,
-        offline=tuple(row for row in offline if row.status in FOUND_NOW),
-        verdicts=tuple(sorted(verdicts, key=lambda row: row.follower_id)),
-        groups=tuple(sorted(groups, key=lambda row: row.group_id)),
-        transactions=tuple(sorted(transactions, key=lambda row: row.first_offset)),
+        run_id=facts.run.run_id,
+        cluster_id=facts.run.cluster_id,
+        offline=() if facts.offline is None else (facts.offline,),
+        verdicts=tuple(row for row in verdicts if row.severity != Severity.NONE and row.verdict != Verdict.INCONCLUSIVE),
+        groups=tuple(row for row in facts.impacts if row.affected),
+        transactions=tuple(row for row in facts.transactions if row.hangs_because is not None),
     )
 
 
@@ -297,10 +280,11 @@ def explain(tables: Tables, question: Question) -> Explained:
     found = tables.rows("replica_logs", ReplicaLog, **keys)
     folder = common_folder(found)
     followers = tuple(_followers(tables, subject, keys, found, folder))
+    facts = partition_facts(tables, run, topic, partition, alone=subject.alone, folder=folder)
     return Explained(
         followers=followers,
-        partition=partition_facts(tables, run, topic, partition, alone=subject.alone, folder=folder),
-        recovery=partition_recovery(tables, run, topic, partition),
+        partition=facts,
+        recovery=_recovery(facts, tables.rows("replica_verdicts", ReplicaVerdict, **keys)),
         starts=tuple(sorted(tables.rows("replica_starts", ReplicaStart, **keys), key=lambda one: one.broker_id)),
     )
 

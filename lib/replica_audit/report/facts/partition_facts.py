@@ -12,7 +12,7 @@ from replica_audit.protocol.verdict.partition_findings import IncidentKind, Part
 from replica_audit.rows.columns import ClusterId, PartitionNumber, Topic
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact, LeaderEpoch, LoggedIncident
-from replica_audit.rows.records import DamagedBatch, MissingSequences, OpenTransactionRow, TransactionFacts
+from replica_audit.rows.records import DamagedBatch, MissingSequences, OpenTransactionRow
 from replica_audit.rows.replicas import FutureReplica, ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import AuditRun
 from replica_audit.rows.what_if import WhatIfLeader
@@ -110,7 +110,7 @@ class PartitionFacts:
     findings: tuple[RunFinding, ...] = ()
     damaged: tuple[DamagedBatch, ...] = ()
     gaps: tuple[MissingSequences, ...] = ()
-    transactions: tuple[TransactionFacts, ...] = ()
+    transactions: tuple[OpenTransactionRow, ...] = ()
 
     @property
     def name(self) -> str:
