@@ -12,7 +12,8 @@ from hypothesis import given
 from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.report.facts.explanation import Explained, explain
 from replica_audit.report.facts.question import Question
-from replica_audit.report.page.page import Key, render
+from replica_audit.report.facts.run_report import PartitionPlace
+from replica_audit.report.page.page import render
 from replica_audit.report.page.picture import Picture, picture
 from replica_audit.report.page.plain_words import in_short, who_is_right
 from replica_audit.report.page.sheet import NARROW, WIDE, Box, Paper
@@ -81,7 +82,7 @@ def test_any_partition_has_a_section(c: Comparison) -> None:
     verdict = tables["replica_verdicts"][0]
     names = ("verdict", "severity", "topic", "partition", "leader_id", "follower_id", "divergence_offset", "truncation_offset", "reason")
     data = page_data(finding(**{name: verdict[name] for name in names}), clusters=(cluster(verdicts={verdict["verdict"]: 1}),))
-    page = render(data, [Key("c", "orders", 0)], lambda _key: explained(tables))
+    page = render(data, [PartitionPlace(cluster_id="c", topic="orders", partition=0)], lambda _key: explained(tables))
     balance = Balance()
     balance.feed(page)
     assert balance.open == []

@@ -91,14 +91,15 @@ def page(run: PastRun, top: int) -> str:
     from replica_audit.past.unstored_rows import WithUnstored
     from replica_audit.report.facts.explanation import Explained, explain
     from replica_audit.report.facts.question import Question
-    from replica_audit.report.page.page import Key, render, worst_partitions
+    from replica_audit.report.facts.run_report import PartitionPlace
+    from replica_audit.report.page.page import render, worst_partitions
     from replica_audit.storage.warehouse.arrow_tables import ChosenPartitions
 
     data = page_data(run, top)
     keys = worst_partitions(data, PICTURED)
     tables = WithUnstored(ChosenPartitions(run.tables, run.run_id, {(key.topic, key.partition) for key in keys}))
 
-    def explained(key: Key) -> Explained:
+    def explained(key: PartitionPlace) -> Explained:
         return explain(tables, Question(topic=key.topic, partition=key.partition, run_id=run.run_id, cluster_id=key.cluster_id))
 
     return render(data, keys, explained)

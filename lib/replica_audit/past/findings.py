@@ -20,7 +20,7 @@ from replica_audit.recovery.still_open import NOTHING_OPEN, MissingPart, StillOp
 from replica_audit.report.facts.assessment import CODES_BY_LOSS, SEVERITY_NAMES
 from replica_audit.report.facts.due_facts import NAMED
 from replica_audit.report.facts.question import chosen_run
-from replica_audit.report.facts.run_report import AcknowledgedGroup, AcknowledgedPlace
+from replica_audit.report.facts.run_report import AcknowledgedGroup, PartitionPlace
 from replica_audit.report.text.findings_text import worst_first
 from replica_audit.rows import FINDINGS, OPEN_TRANSACTIONS, REPLICA_VERDICTS, SEQUENCE_GAPS, Table
 from replica_audit.rows.findings import RunFinding
@@ -113,7 +113,7 @@ def groups(run: PastRun, most: int) -> tuple[AcknowledgedGroup, ...]:
                 count=group["count_all"],
                 codes=tuple(sorted(group["code_distinct"])),
                 partitions=tuple(
-                    AcknowledgedPlace(cluster_id=row["cluster_id"], topic=row["topic"], partition=row["partition"]) for row in first
+                    PartitionPlace(cluster_id=row["cluster_id"], topic=row["topic"], partition=row["partition"]) for row in first
                 ),
             )
         )

@@ -19,8 +19,6 @@ from replica_audit.errors import UsageError
 from replica_audit.model.replicas import NOT_READ_WHOLE
 from replica_audit.past.doubts import doubts_of, never_checked, oldest_capture, oldest_check
 from replica_audit.past.findings import OPEN, findings, found, fully_known, groups, kept_runs, known_verdicts, without_known
-from replica_audit.past.findings import findings as findings_of
-from replica_audit.past.findings import found as found_of
 from replica_audit.past.recovery import due_facts, recovery_facts
 from replica_audit.past.run import PastRun, counted, in_order
 from replica_audit.past.starts import starts_of
@@ -353,7 +351,7 @@ def page_data(run: PastRun, top: int) -> PageData:
         statuses=_statuses(run, report.findings),
         leaders=_leaders(run),
         resolved=_some(run, run.read(FINDINGS, _COLUMNS, ds.field("status") == str(Status.RESOLVED)), _RESOLVED),
-        unconfirmed=_some(run, findings_of(run, _COLUMNS, [str(Status.UNCONFIRMED)]), _RESOLVED),
+        unconfirmed=_some(run, findings(run, _COLUMNS, [str(Status.UNCONFIRMED)]), _RESOLVED),
     )
 
 
@@ -400,12 +398,12 @@ def _leaders(run: PastRun) -> tuple[RunFinding, ...]:
     """Findings that are no verdict on a follower: leaders that cannot be read, and those of a partition, the worst first."""
     unreadable = str(Verdict.UNREADABLE)
     codes = [unreadable, *map(str, PartitionCode)]
-    found = found_of(run, _COLUMNS, ds.field("code").isin(codes))
-    if not len(found):
+    own = found(run, _COLUMNS, ds.field("code").isin(codes))
+    if not len(own):
         return ()
     followers = run.read(REPLICA_VERDICTS, [*PARTITION, "verdict", "follower_id"], ds.field("verdict") == unreadable)
     keys = [*PARTITION, "code", "broker_id"]
-    return _some(run, found.join(followers, keys, [*PARTITION, "verdict", "follower_id"], join_type="left anti"), _LEADERS)
+    return _some(run, own.join(followers, keys, [*PARTITION, "verdict", "follower_id"], join_type="left anti"), _LEADERS)
 
 
 def _some(run: PastRun, found: pa.Table, most: int) -> tuple[RunFinding, ...]:

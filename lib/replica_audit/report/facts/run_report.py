@@ -22,12 +22,17 @@ from replica_audit.rows.what_if import WhatIfLeader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcknowledgedPlace:
-    """A partition that a finding is about."""
+class PartitionPlace:
+    """A partition of a cluster."""
 
     cluster_id: str
     topic: str
     partition: int
+
+    @property
+    def name(self) -> str:
+        """The partition as Kafka writes it."""
+        return f"{self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +46,7 @@ class AcknowledgedGroup:
     line: int
     count: int
     codes: tuple[str, ...]
-    partitions: tuple[AcknowledgedPlace, ...]
+    partitions: tuple[PartitionPlace, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,15 +147,6 @@ class Cluster:
     never_checked: int = 0
     last_seen_run_id: str | None = None
     missing_broker_ids: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionPlace:
-    """A partition of a cluster."""
-
-    cluster_id: str
-    topic: str
-    partition: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,30 +18,19 @@ from markupsafe import Markup
 from replica_audit.errors import visible
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
 from replica_audit.report.facts.explanation import Explained
-from replica_audit.report.facts.run_report import Finding
+from replica_audit.report.facts.run_report import Finding, PartitionPlace
 from replica_audit.report.page.page_data import PageData, for_script, rows_json
 from replica_audit.report.page.partition import Section, anchors, command, section
 from replica_audit.report.page.plain_words import MEANINGS, counted, headline, number, verdict_counts
 from replica_audit.report.text.blocks import broker_notes, checks, meaning
 from replica_audit.report.text.findings_text import acknowledged_lines, acknowledged_title, cut, news_lines, news_title, no_longer_lines
 from replica_audit.report.text.offline_text import elect, in_sync, since
+from replica_audit.rows.findings import RunFinding
+from replica_audit.rows.pairs import ReplicaVerdict
 
 BUDGET = 1_950_000  # bytes of the page beyond which no more partitions are drawn
 _STATIC_ROWS = 50
 _WHERE = 6
-
-
-class Key(NamedTuple):
-    """A partition of a cluster."""
-
-    cluster_id: str
-    topic: str
-    partition: int
-
-    @property
-    def name(self) -> str:
-        """The partition as Kafka writes it."""
-        return f"{self.topic}-{self.partition}"
 
 
 class _Row(NamedTuple):
@@ -53,15 +42,19 @@ class _Row(NamedTuple):
     cluster: str
 
 
-def worst_partitions(data: PageData, most: int) -> list[Key]:
+def worst_partitions(data: PageData, most: int) -> list[PartitionPlace]:
     """The partitions that nobody leads, unless their cluster was shut down, then those of the worst findings, each once."""
-    offline = [Key(one.cluster_id, one.topic, one.partition) for one in data.report.offline if not one.cluster_stopped]
-    others = [Key(one.cluster_id, one.topic, one.partition) for one in data.report.others]
-    worst = [Key(finding.cluster_id, finding.row.topic, finding.row.partition) for finding in data.report.findings]
+    offline = [_place(one.cluster_id, one) for one in data.report.offline if not one.cluster_stopped]
+    others = [_place(one.cluster_id, one) for one in data.report.others]
+    worst = [_place(finding.cluster_id, finding.row) for finding in data.report.findings]
     return list(dict.fromkeys([*offline[: most // 2], *worst, *others]))[:most]
 
 
-def render(data: PageData, keys: Sequence[Key], explain: Callable[[Key], Explained]) -> str:
+def _place(cluster_id: str, row: RunFinding | ReplicaVerdict) -> PartitionPlace:
+    return PartitionPlace(cluster_id=cluster_id, topic=row.topic, partition=row.partition)
+
+
+def render(data: PageData, keys: Sequence[PartitionPlace], explain: Callable[[PartitionPlace], Explained]) -> str:
     """The page.
 
     Args:
@@ -202,4 +195,4 @@ def _utc(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-__all__ = ["BUDGET", "Key", "Section", "render", "worst_partitions"]
+__all__ = ["BUDGET", "Section", "render", "worst_partitions"]

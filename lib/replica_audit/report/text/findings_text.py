@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from replica_audit.protocol.verdict.acknowledgement import AckState, Status
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.assessment import CODES_BY_LOSS, SEVERITY_NAMES
-from replica_audit.report.facts.run_report import AcknowledgedGroup, AcknowledgedPlace, Finding, Report
+from replica_audit.report.facts.run_report import AcknowledgedGroup, Finding, Report
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.pairs import ReplicaVerdict
 
@@ -162,8 +162,7 @@ def _group(one: AcknowledgedGroup) -> str:
 
 
 def _names(one: AcknowledgedGroup) -> Iterator[str]:
-    places: Sequence[AcknowledgedPlace] = tuple(dict.fromkeys(one.partitions))
-    yield from (f"{place.topic}-{place.partition}" for place in places)
+    yield from (place.name for place in dict.fromkeys(one.partitions))
     if one.count > len(one.partitions):
         yield "..."
 
