@@ -1,4 +1,4 @@
-"""The options that audit and triage share: what to audit, and by which rules."""
+"""The options that commands share: what to audit and by which rules, where the tables are, what it costs."""
 
 from __future__ import annotations
 
@@ -37,6 +37,11 @@ INPUT = Option(
     help="directory with one folder per broker, or a folder of such directories, also s3a://BUCKET/PREFIX; repeatable "
     "(default: the sample data)",
     arguments={"action": "append", "metavar": "DIR"},
+)
+WAREHOUSE = Option(
+    flag="--warehouse",
+    help="where an audit wrote its tables: a directory or a URI (default: ./warehouse)",
+    arguments={"default": "warehouse", "metavar": "DIR"},
 )
 RULES = (
     Option(

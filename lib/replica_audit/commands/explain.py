@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from replica_audit.commands.audit_options import WAREHOUSE
 from replica_audit.commands.command import Command, Option, show
 
 PROTOCOLS = Option(
@@ -62,11 +63,7 @@ COMMAND = Command(
             arguments={"type": int, "metavar": "ID"},
         ),
         PROTOCOLS,
-        Option(
-            flag="--warehouse",
-            help="where an audit wrote its tables: a directory or a URI (default: ./warehouse)",
-            arguments={"default": "warehouse", "metavar": "DIR"},
-        ),
+        WAREHOUSE,
         Option(
             flag="--run-id", help="the run to look at; it must be complete (default: the latest complete one)", arguments={"metavar": "ID"}
         ),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from replica_audit.commands.audit_options import WAREHOUSE
 from replica_audit.commands.command import Command, Option, tell
 from replica_audit.commands.outputs import check_folder, write_folder
 from replica_audit.errors import UsageError
@@ -130,11 +131,7 @@ COMMAND = Command(
     run=_plan,
     interrupted="interrupted; the folder of --output is incomplete",
     options=(
-        Option(
-            flag="--warehouse",
-            help="where an audit wrote its tables: a directory or a URI (default: ./warehouse)",
-            arguments={"default": "warehouse", "metavar": "DIR"},
-        ),
+        WAREHOUSE,
         Option(
             flag="--run-id", help="the run to plan for; it must be complete (default: the latest complete one)", arguments={"metavar": "ID"}
         ),

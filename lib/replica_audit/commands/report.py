@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replica_audit.commands import outputs
-from replica_audit.commands.audit_options import COLUMNS_HELP
+from replica_audit.commands.audit_options import COLUMNS_HELP, WAREHOUSE
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.errors import UsageError
 
@@ -112,11 +112,7 @@ COMMAND = Command(
     epilog=f"{_REPORT_EXIT}\n{COLUMNS_HELP}",
     run=_report,
     options=(
-        Option(
-            flag="--warehouse",
-            help="where an audit wrote its tables: a directory or a URI (default: ./warehouse)",
-            arguments={"default": "warehouse", "metavar": "DIR"},
-        ),
+        WAREHOUSE,
         Option(
             flag="--run-id", help="the run to show; it must be complete (default: the latest complete one)", arguments={"metavar": "ID"}
         ),

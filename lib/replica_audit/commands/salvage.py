@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from replica_audit.commands.audit_options import WAREHOUSE
 from replica_audit.commands.command import Command, Option, show, tell
 from replica_audit.commands.plan import GONE
 from replica_audit.errors import UsageError
@@ -123,11 +124,7 @@ COMMAND = Command(
             help="folder to write to, new or empty, outside of every input; on a Spark cluster one that all executors share",
             arguments={"type": Path, "required": True, "metavar": "DIR"},
         ),
-        Option(
-            flag="--warehouse",
-            help="where an audit wrote its tables: a directory or a URI (default: ./warehouse)",
-            arguments={"default": "warehouse", "metavar": "DIR"},
-        ),
+        WAREHOUSE,
         Option(
             flag="--run-id",
             help="the run whose truncations to save; it must be complete (default: the latest)",
