@@ -17,7 +17,7 @@ from replica_audit.partition.healthy import StoredLog
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.rows import EPOCH_END_OFFSETS, EPOCH_START_OFFSETS, REPLICA_LOGS, REPLICA_VERDICTS, TRUNCATION_POINTS
 from replica_audit.rows.arrow import schema_of
-from replica_audit.rows.columns import Bigint, Int, Table
+from replica_audit.rows.columns import Bigint, Int, OfPair, OfReplica, Table
 from replica_audit.rows.encoding import as_dict
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 
@@ -32,15 +32,8 @@ _OF_A_PARTITION = ("run_id", "cluster_id", "topic", "partition")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _OfReplica:
+class _Log(OfReplica):
     cluster_id: str
-    topic: str
-    partition: Int
-    broker_id: Int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Log(_OfReplica):
     state: str
     log_start_offset: Bigint | None
     log_end_offset: Bigint | None
@@ -48,19 +41,16 @@ class _Log(_OfReplica):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Epoch(_OfReplica):
+class _Epoch(OfReplica):
+    cluster_id: str
     leader_epoch: Int
     start_offset: Bigint
     in_effect: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Pair:
+class _Pair(OfPair):
     cluster_id: str
-    topic: str
-    partition: Int
-    leader_id: Int
-    follower_id: Int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,5 +155,5 @@ def _pair(one: _Pair) -> tuple[str, str, int, int, int]:
     return one.cluster_id, one.topic, one.partition, one.leader_id, one.follower_id
 
 
-def _replica(one: _OfReplica | _Pair, broker: int) -> tuple[str, str, int, int]:
+def _replica(one: _Log | _Epoch | _Pair, broker: int) -> tuple[str, str, int, int]:
     return one.cluster_id, one.topic, one.partition, broker

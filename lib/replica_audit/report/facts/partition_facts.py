@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from replica_audit.protocol.verdict.acknowledgement import FOUND_NOW
+from replica_audit.protocol.verdict.confirmation import FOUND_NOW
+from replica_audit.protocol.verdict.logged_incidents import IncidentKind
 from replica_audit.protocol.verdict.partition_findings import IncidentKind, PartitionCode
-from replica_audit.rows.columns import ClusterId, PartitionNumber, Topic
+from replica_audit.rows.columns import ClusterId, OfPartition
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact, LeaderEpoch, LoggedIncident
 from replica_audit.rows.records import DamagedBatch, MissingSequences, OpenTransactionRow
@@ -51,11 +53,8 @@ class ClusterOfRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPartition:
+class TopicPartition(OfPartition):
     """The partition that a row is about."""
-
-    topic: Topic
-    partition: PartitionNumber
 
 
 def common_folder(logs: Sequence[ReplicaLog]) -> str:
