@@ -232,8 +232,6 @@ class Explanation:
     run: AuditRun
     warehouse: str
     folder: str
-    topic: str
-    partition: int
     verdict: ReplicaVerdict
     leader: ExplainedReplica
     follower: ExplainedReplica
@@ -252,7 +250,7 @@ class Explanation:
     @property
     def name(self) -> str:
         """The partition as Kafka writes it."""
-        return f"{self.topic}-{self.partition}"
+        return f"{self.verdict.topic}-{self.verdict.partition}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,8 +311,6 @@ def _followers(
             run=subject.run,
             warehouse=tables.location,
             folder=folder,
-            topic=subject.topic,
-            partition=subject.partition,
             verdict=verdict,
             leader=leader,
             follower=follower,

@@ -24,7 +24,7 @@ from replica_audit.report.page.partition import Section, anchors, command, secti
 from replica_audit.report.page.plain_words import MEANINGS, counted, headline, number, verdict_counts
 from replica_audit.report.text.blocks import broker_notes, checks, meaning
 from replica_audit.report.text.findings_text import acknowledged_lines, acknowledged_title, cut, news_lines, news_title, no_longer_lines
-from replica_audit.report.text.offline_text import elect, in_sync, since
+from replica_audit.report.text.offline_text import elect, in_sync
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.pairs import ReplicaVerdict
 
@@ -180,7 +180,7 @@ def _environment() -> Environment:
         "utc": _utc,
         "cut": cut,
         "elect": elect,
-        "in_sync": lambda one: f"{in_sync(one.isr, one.elr, one.last_leader_id)}{since(one.leaderless_since)}",
+        "in_sync": in_sync,
         "spoken": lambda verdict: verdict.replace("_", " "),
     }
     return made

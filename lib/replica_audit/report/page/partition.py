@@ -37,7 +37,7 @@ from replica_audit.report.text.brokers_text import replica_start
 from replica_audit.report.text.exchange_text import DOCUMENTS, StepWords
 from replica_audit.report.text.explanation_text import described
 from replica_audit.report.text.explanation_text import facts as text_facts
-from replica_audit.report.text.offline_text import elections, in_sync, since
+from replica_audit.report.text.offline_text import leaderless
 from replica_audit.report.text.partition_text import where
 from replica_audit.rows.codes import Case
 from replica_audit.rows.pairs import ReplicaVerdict
@@ -313,18 +313,17 @@ def _evidence(one: Explanation) -> Iterator[str]:
 def _offline(facts: PartitionFacts) -> Iterator[str]:
     """That nobody leads the partition, and what electing each replica loses; nothing where somebody leads."""
     if facts.offline is not None:
-        one = facts.offline
-        yield f"Nobody leads it: {in_sync(one.isr, one.elr, one.last_leader_id)}{since(one.leaderless_since)}."
-        if one.cluster_stopped:
-            yield "The whole cluster was shut down cleanly; starting it elects a leader cleanly."
-        yield from elections(facts.choices)
+        known, *others = leaderless(facts.offline, facts.choices)
+        yield f"Nobody leads it: {known}"
+        yield from others
 
 
 def _notes(explained: Explained) -> Iterator[str]:
     facts = explained.partition
     for one in facts.findings:
         if one is not facts.offline:
-            yield f"{one.code.replace('_', ' ').capitalize()}, broker {one.broker_id}: {one.summary}."
+            whose = f", broker {one.broker_id}" if one.broker_id >= 0 else ""
+            yield f"{one.code.replace('_', ' ').capitalize()}{whose}: {one.summary}."
     for role in facts.roles:
         if role.isr_objection:
             yield f"Broker {role.broker_id} should not be in the ISR: {role.isr_objection}."

@@ -22,7 +22,7 @@ from replica_audit.report.layout.paragraphs import CommandLine
 from replica_audit.report.text import findings_text
 from replica_audit.report.text.brokers_text import broker_items
 from replica_audit.report.text.findings_text import cell, committed_part, cut, loses
-from replica_audit.report.text.offline_text import elections, in_sync, since
+from replica_audit.report.text.offline_text import elections, in_sync
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.starts import BrokerStart, StartOutcome
 from replica_audit.rows.what_if import WhatIfLeader
@@ -154,9 +154,7 @@ _NAMED = 5
 def offline_lines(report: Report) -> Iterator[str]:
     """Partitions that nobody leads, each with what electing each replica loses; those of a cluster that was shut down are one line."""
     for one in (one for one in report.offline if not one.cluster_stopped):
-        where = _where(report, one.cluster_id)
-        known = in_sync(one.isr, one.elr, one.last_leader_id)
-        yield f"{one.severity}: {one.topic}-{one.partition}{where}: {known}{since(one.leaderless_since)}"
+        yield f"{one.severity}: {one.topic}-{one.partition}{_where(report, one.cluster_id)}: {in_sync(one)}"
         yield from (f"  {line}" for line in elections(one.candidates))
     stopped = [one for one in report.offline if one.cluster_stopped]
     if stopped:

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 
 from replica_audit.protocol.verdict.partition_findings import ElectionType
-from replica_audit.rows.findings import ElectionChoice
+from replica_audit.rows.findings import ElectionChoice, RunFinding
 from replica_audit.rows.what_if import WhatIfLeader
 from replica_audit.words import count
 
 Electable = ElectionChoice | WhatIfLeader
 
 
-def replicas(brokers: Sequence[int] | None) -> str:
-    """A set of replicas, such as an ISR."""
-    return ", ".join(map(str, brokers or ())) or "none"
+def in_sync(one: RunFinding) -> str:
+    """ISR, ELR and last leader of a partition without a leader, and since when it has none, where that is known."""
+    isr, elr = (", ".join(map(str, brokers or ())) or "none" for brokers in (one.isr, one.elr))
+    last = "not known" if one.last_leader_id is None else str(one.last_leader_id)
+    since = one.leaderless_since
+    if since is not None and since.tzinfo is not None:
+        since = since.astimezone(UTC)
+    told = "" if since is None else f", without a leader since {since:%Y-%m-%d %H:%M:%S} UTC"
+    return f"ISR {isr}, ELR {elr}, last leader {last}{told}"
 
 
-def in_sync(isr: Sequence[int] | None, elr: Sequence[int] | None, last_leader_id: int | None) -> str:
-    """ISR, ELR and last leader of a partition without a leader."""
-    last = "not known" if last_leader_id is None else str(last_leader_id)
-    return f"ISR {replicas(isr)}, ELR {replicas(elr)}, last leader {last}"
-
-
-def since(moment: datetime | None) -> str:
-    """When it lost its leader; empty if that is not known."""
-    if moment is None:
-        return ""
-    utc = moment if moment.tzinfo is None else moment.astimezone(UTC)
-    return f", without a leader since {utc:%Y-%m-%d %H:%M:%S} UTC"
+def leaderless(one: RunFinding, choices: Sequence[Electable]) -> Iterator[str]:
+    """Who was in sync with a partition's leader, and what electing each replica loses, in sentences."""
+    yield f"{in_sync(one)}."
+    if one.cluster_stopped:
+        yield "The whole cluster was shut down cleanly; starting it elects a leader cleanly."
+    yield from elections(choices)
 
 
 def elect(choice: Electable) -> str:

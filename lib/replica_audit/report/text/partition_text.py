@@ -23,7 +23,7 @@ from replica_audit.report.advice.partition_remedies import (
 )
 from replica_audit.report.facts.partition_facts import PARTITION_TABLES, PartitionFacts
 from replica_audit.report.layout.paragraphs import fitted, listed, offsets, paragraph, whole_in
-from replica_audit.report.text.offline_text import elections, in_sync, since
+from replica_audit.report.text.offline_text import leaderless
 from replica_audit.rows.history import ConsumerImpact, LeaderEpoch
 from replica_audit.rows.records import DamagedBatch, MissingSequences, TransactionFacts
 from replica_audit.rows.replicas import FutureReplica, ReplicaRole
@@ -479,10 +479,7 @@ def finding_lines(facts: PartitionFacts) -> Iterator[str]:
             yield from paragraph(f"{one.code} ({one.severity}){whose}: {one.summary}")
             continue
         yield f"Nobody leads {facts.name}: {one.code} ({one.severity})"
-        yield from paragraph(f"{in_sync(one.isr, one.elr, one.last_leader_id)}{since(one.leaderless_since)}.")
-        if one.cluster_stopped:
-            yield from paragraph("The whole cluster was shut down cleanly; starting it elects a leader cleanly.")
-        for line in elections(facts.choices):
+        for line in leaderless(one, facts.choices):
             yield from paragraph(line)
 
 
