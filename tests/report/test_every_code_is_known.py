@@ -181,6 +181,13 @@ class TestAFindingCode:
         told = page.offline if code is PartitionCode.OFFLINE_PARTITION else [note for note in page.notes if "so it is" in note]
         assert told
 
+    def test_a_finding_about_the_partition_names_no_broker(self, code: PartitionCode) -> None:
+        row = {"code": str(code), "severity": "error", "broker_id": -1, "summary": "so it is", "status": "new"}
+        shown = explain(TablesInMemory(tables() | {"findings": [KEYS | row]}), ASKED)
+        assert "broker -1" not in render(shown)
+        page = section(page_data().report, shown, "orders-0", "")
+        assert not [note for note in (*page.notes, *page.offline) if "-1" in note]
+
     def test_in_the_document(self, code: PartitionCode) -> None:
         assert f"| `{code}` |" in VERDICTS_DOC
 
