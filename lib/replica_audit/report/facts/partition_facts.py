@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from replica_audit.protocol.verdict.acknowledgement import FOUND_NOW
-from replica_audit.protocol.verdict.confirmation import FOUND_NOW
-from replica_audit.protocol.verdict.logged_incidents import IncidentKind
 from replica_audit.protocol.verdict.partition_findings import IncidentKind, PartitionCode
 from replica_audit.rows.columns import ClusterId, OfPartition
 from replica_audit.rows.findings import RunFinding
