@@ -14,9 +14,8 @@ from replica_audit.report.facts.explanation import Explained, explain
 from replica_audit.report.facts.question import Question
 from replica_audit.report.facts.run_report import PartitionPlace
 from replica_audit.report.page.page import render
-from replica_audit.report.page.picture import Picture, picture
+from replica_audit.report.page.picture import NARROW, WIDE, Box, Paper, Picture, picture
 from replica_audit.report.page.plain_words import in_short, who_is_right
-from replica_audit.report.page.sheet import NARROW, WIDE, Box, Paper
 from tests.page.runs import cluster, finding, page_data
 from tests.protocol.lineages import comparisons
 from tests.protocol.logs import compare, replica

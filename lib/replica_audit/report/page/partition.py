@@ -29,9 +29,8 @@ from replica_audit.report.facts.partition_facts import PartitionFacts
 from replica_audit.report.facts.run_report import Report
 from replica_audit.report.layout.leader_words import caveat, known_from, leader_name
 from replica_audit.report.layout.paragraphs import listed, moment, offsets
-from replica_audit.report.page.picture import Picture, picture, worst_first
+from replica_audit.report.page.picture import NARROW, WIDE, Picture, picture, worst_first
 from replica_audit.report.page.plain_words import counted, in_short, number, who_is_right
-from replica_audit.report.page.sheet import NARROW, WIDE
 from replica_audit.report.text import exchange_text, explanation_text, partition_text
 from replica_audit.report.text.brokers_text import replica_start
 from replica_audit.report.text.exchange_text import DOCUMENTS, StepWords
