@@ -59,7 +59,7 @@ def offsets(rows: Rows) -> list[int]:
 
 @pytest.mark.parametrize("size", [*range(70), 100, 255, 256, 1000])
 def test_hashes_are_those_of_xxhash(size: int) -> None:
-    from replica_audit.formats.native.record_kernel import xxh64
+    from replica_audit.formats.native.kernels import xxh64
 
     data = np.frombuffer(bytes(range(7, 7 + size % 200)) * 6, np.uint8)[:size] if size else np.zeros(0, np.uint8)
     for seed in (0, 1, 0x5BD1E995, (1 << 64) - 3):

@@ -99,7 +99,7 @@ def changed_copy(folder: Path, module: str) -> Path:
 @pytest.mark.nightly
 def test_code_of_other_sources_is_not_used(segment: Path, tmp_path: Path) -> None:
     """numba itself looks only at the file of the function, which is the same here."""
-    package, cache = changed_copy(tmp_path / "package", "formats/native/segment_kernel.py"), str(tmp_path / "numba")
+    package, cache = changed_copy(tmp_path / "package", "formats/native/kernels.py"), str(tmp_path / "numba")
     assert run(segment, package, NUMBA_CACHE_DIR=cache) == "2 True True True 0"
     assert run(segment, package, NUMBA_CACHE_DIR=cache) == "2 True True True 1"
     with (package / "replica_audit/protocol/epochs/epoch_table.py").open("a") as stream:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from replica_audit.files.opened import NotAFileError
-from replica_audit.formats.native import crc_kernel, native_code, scan_tables, segment_kernel
+from replica_audit.formats.native import kernels, native_code, scan_tables
 from replica_audit.formats.native.native_code import SegmentScan
 from replica_audit.formats.replicas import segment_reader
 from replica_audit.formats.replicas.segment_reader import scan_file, scan_stream
@@ -335,8 +335,8 @@ def test_a_signal_is_heard_while_a_file_is_read(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def portable() -> Iterator[SegmentScan]:
     """The scan as other processors run it, without an instruction for CRC-32C."""
-    with mock.patch.object(segment_kernel, "_v2_crc", crc_kernel.crc_by_tables(crc_kernel.CRC32C_POLYNOMIAL)):
-        yield njit(segment_kernel.scan.py_func)
+    with mock.patch.object(kernels, "_v2_crc", kernels.crc_by_tables(kernels.CRC32C_POLYNOMIAL)):
+        yield njit(kernels.scan.py_func)
 
 
 @pytest.mark.slow
@@ -357,13 +357,13 @@ def checksums() -> dict[str, tuple[Callable[[int, int, int], int], Callable[[byt
         return call  # type: ignore[no-any-return]
 
     return {
-        "instruction": (called(crc_kernel.crc32c_by_instruction), crc32c.crc32c),
-        "tables": (called(crc_kernel.crc_by_tables(crc_kernel.CRC32C_POLYNOMIAL)), crc32c.crc32c),
-        "legacy": (called(crc_kernel.crc_by_tables(crc_kernel.CRC32_POLYNOMIAL)), zlib.crc32),
+        "instruction": (called(kernels.crc32c_by_instruction), crc32c.crc32c),
+        "tables": (called(kernels.crc_by_tables(kernels.CRC32C_POLYNOMIAL)), crc32c.crc32c),
+        "legacy": (called(kernels.crc_by_tables(kernels.CRC32_POLYNOMIAL)), zlib.crc32),
     }
 
 
-HAS_INSTRUCTION = crc_kernel.has_instructions()
+HAS_INSTRUCTION = kernels.has_instructions()
 
 
 @pytest.mark.parametrize("kind", [*(["instruction"] if HAS_INSTRUCTION else []), "tables", "legacy"])

@@ -125,7 +125,7 @@ class Situation:
 
 
 # One follower that fetches from its leader until it has caught up: what it truncates, what it then holds.
-# The exchange is that of `exchange.truncation`, what is refused for good that of `exchange.catch_up`, what a cut takes that of
+# The exchange is that of `exchange.replay`, what is refused for good that of `exchange.rejoin`, what a cut takes that of
 # `comparison.candidates`: nothing is decided here.
 
 

@@ -31,7 +31,7 @@ from replica_audit.protocol.epochs import epoch_table
 from replica_audit.protocol.transactions import producer_spans
 
 SegmentScan = Callable[[Words, Words, Words, Words, Words, Words], int]
-RecordDecoder = Callable[[int, int, int, int, int, int, Words], int]  # as `record_kernel.records`
+RecordDecoder = Callable[[int, int, int, int, int, int, Words], int]  # as `kernels.records`
 WORTH_LOADING = 1 << 19  # batches: half a second in plain Python, as long as loading takes
 WORTH_DECODING = 1 << 16  # records: the same
 _made: dict[Any, Any] = {}
@@ -67,12 +67,12 @@ def _once(make: Callable[[], Any], *, is_worth_it: bool) -> Any:
 def _compiled() -> Any:
     from numba import from_dtype, types
 
-    from replica_audit.formats.native import crc_kernel, segment_kernel
+    from replica_audit.formats.native import kernels
 
-    version = _version(crc_kernel, scan_tables, segment_kernel, segment_fold, record_batch, epoch_table, producer_spans)
+    version = _version(kernels, scan_tables, segment_fold, record_batch, epoch_table, producer_spans)
 
     def scan(words: Words, rows: Words, windows: Words, headers: Words, producers: Words, gaps: Words) -> int:
-        return segment_kernel.scan(words, rows, windows, headers, producers, gaps) if version else 0
+        return kernels.scan(words, rows, windows, headers, producers, gaps) if version else 0
 
     return _kept(types.int64(*(from_dtype(kind)[::1] for kind in scan_tables.KINDS)), scan)
 
@@ -80,12 +80,12 @@ def _compiled() -> Any:
 def _compiled_records() -> Any:
     from numba import from_dtype, types
 
-    from replica_audit.formats.native import crc_kernel, record_kernel
+    from replica_audit.formats.native import kernels
 
-    version = _version(crc_kernel, record_kernel, records, record_batch)
+    version = _version(kernels, records, record_batch)
 
     def decode(address: int, size: int, count: int, base_offset: int, base_timestamp: int, last_offset: int, rows: Words) -> int:
-        return record_kernel.records(address, size, count, base_offset, base_timestamp, last_offset, rows) if version else 0
+        return kernels.records(address, size, count, base_offset, base_timestamp, last_offset, rows) if version else 0
 
     return _kept(types.int64(*[types.int64] * 6, from_dtype(records.KIND)[::1]), decode)
 

@@ -383,7 +383,7 @@ def _sized(data: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 # The records of one batch as rows of numbers: hashes of key and value, offset, timestamp.
-# A key is known by 128 bits of hash, a value with its headers by 64. In plain Python; `formats/native/record_kernel` fills the same rows.
+# A key is known by 128 bits of hash, a value with its headers by 64. In plain Python; `formats/native/kernels.py` fills the same rows.
 
 Rows: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 ROW = ("key_high", "key_low", "offset", "timestamp_ms", "value_hash", "flags")
