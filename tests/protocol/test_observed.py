@@ -241,12 +241,6 @@ def test_answers_of_the_log_name_the_line_of_the_log() -> None:
     assert (cut.line, cut.ordered_by, cut.leader_id) == (2, EventKind.EPOCH_RESPONSE, 2)
 
 
-def test_only_since() -> None:
-    observed = observe(read(*TWO_ROUNDS), since="2026-11-21 06:36:07,000")
-    assert [cut.offset for cut in observed.cuts] == [11]
-    assert observe([event._replace(time="") for event in read(*TWO_ROUNDS)], since="2026").cuts == ()
-
-
 def test_the_copy_that_a_replica_is_moved_to_is_left_out() -> None:
     lines = [OLD_LOADED, LOG + "Truncating to offset 21", LOG.replace("/d]", "/e]") + "Truncating to offset 5"]
     assert [cut.offset for cut in seen(*lines).cuts] == [21]

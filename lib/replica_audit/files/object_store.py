@@ -230,16 +230,14 @@ def listed_below(uri: str) -> Iterator[Listings | None]:
         yield None
         return
     below = {uri.rstrip("/") + at[len(path) :]: names for at, names in folders.items() if at == path or at.startswith(f"{path}/")}
-    told = {f"{at}/{name}": (is_folder, size) for at in folders for name, is_folder, size in sorted(folders[at], key=_folders_first)}
+    told = {
+        f"{at}/{name}": (is_folder, size) for at in folders for name, is_folder, size in sorted(folders[at], key=lambda entry: not entry[1])
+    }  # of an object and a folder of one name the object counts
     store.held[id(told)] = told
     try:
         yield below
     finally:
         del store.held[id(told)]
-
-
-def _folders_first(entry: tuple[str, bool, int]) -> bool:
-    return not entry[1]  # of an object and a folder of one name the object counts
 
 
 def kind_and_size(uri: str) -> tuple[bool, int]:

@@ -159,7 +159,7 @@ def _walk(
     read: dict[str, Path] = {}  # by where they really are
     waiting, links = [(top, real_path(top))], deque[Path]()
     while waiting or links:
-        path, real = waiting.pop() if waiting else _followed(links.popleft())
+        path, real = waiting.pop() if waiting else (link := links.popleft(), real_path(link))
         if real in read:
             report(_linked_again(path, read[real]))
             continue
@@ -171,10 +171,6 @@ def _walk(
         below = [name for name in folder.folders if _is_entered(path, name, report)] if enters(folder) else []
         links.extend(path / name for name in below if name in linked)
         waiting += [(path / name, os.path.join(real, name)) for name in reversed(below) if name not in linked]  # noqa: PTH118
-
-
-def _followed(link: Path) -> tuple[Path, str]:
-    return link, real_path(link)
 
 
 def _is_entered(parent: Path, name: str, report: Callable[[Problem], None]) -> bool:
@@ -197,7 +193,7 @@ def _listed(path: Path, report: Callable[[Problem], None], tree: WalkedTree | No
     links: list[str] = []
     try:
         with entries(path) if tree is None else nullcontext(tree.entries(path)) as listed:
-            for entry in sorted(listed, key=_name):
+            for entry in sorted(listed, key=lambda entry: entry.name):
                 name = entry.name
                 if not name.isascii() and (shown := name.encode("utf-8", "replace").decode()) != name:
                     report(_problem(path / shown, "name-not-utf8", "the name is not UTF-8; it is left out", "rename it"))
@@ -209,10 +205,6 @@ def _listed(path: Path, report: Callable[[Problem], None], tree: WalkedTree | No
     except OSError as error:
         report(cannot_read(path, "directory", error))
     return Folder(path=path, files=tuple(files), folders=tuple(folders), others=tuple(others)), frozenset(links)
-
-
-def _name(entry: os.DirEntry[str] | StoredEntry) -> str:
-    return entry.name
 
 
 def _kind(entry: os.DirEntry[str] | StoredEntry) -> tuple[bool, bool]:

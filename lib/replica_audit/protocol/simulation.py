@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from replica_audit.protocol.epochs.epoch_table import EMPTY, Building, EpochTabl
 from replica_audit.protocol.epochs.lineage import Span, history_of_runs, until, without
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.exchange.rejoin import with_table
-from replica_audit.protocol.exchange.replay import RULES, Truncation
+from replica_audit.protocol.exchange.replay import RULES
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.rows.codes import Protocol
 
@@ -153,18 +153,8 @@ class CaughtUp:
     committed: tuple[CommittedSpans, ...]
 
 
-Measure = Callable[[Replica, Replica, Truncation], Effect]
-
-
-def by_offsets(_leader: Replica, _follower: Replica, truncation: Truncation) -> Effect:
-    """A truncation where the batches are not at hand: the cut is taken to lie between two of them."""
-    return Effect(truncation=truncation, physical_offset=truncation.truncation_offset, fetcher_fails=False)
-
-
-def caught_up(
-    leader: Replica, follower: Replica, witnesses: list[Replica], context: Context, protocol: Protocol, measure: Measure = by_offsets
-) -> CaughtUp:
-    """Run a follower until it holds all that its leader holds, or is refused for good.
+def caught_up(leader: Replica, follower: Replica, witnesses: list[Replica], context: Context, protocol: Protocol) -> CaughtUp:
+    """Run a follower until it holds all that its leader holds, or is refused for good; a cut is taken to lie between two batches.
 
     Args:
         leader: its table has the epoch in which it leads.
@@ -172,9 +162,9 @@ def caught_up(
         witnesses: other replicas, whose high watermarks may prove that what is cut was committed.
         context: of the partition.
         protocol: that the cluster runs.
-        measure: what the batches say of a truncation.
     """
-    effect = measure(leader, follower, RULES[protocol](leader.as_leader(), follower.as_follower()))
+    truncation = RULES[protocol](leader.as_leader(), follower.as_follower())
+    effect = Effect(truncation=truncation, physical_offset=truncation.truncation_offset, fetcher_fails=False)
     comparison = Comparison(leader=leader, follower=follower, context=context, effect=effect, witnesses=witnesses)
     is_caught_up = not never_begins(effect) and catches_up(leader, effect)
     kept = _kept(follower, effect)
@@ -321,7 +311,6 @@ def simulate(
     *,
     protocol: Protocol,
     context: Context | None = None,
-    measure: Measure = by_offsets,
 ) -> Simulation:
     """Do steps one after the other. One that cannot be done changes nothing, and says why.
 
@@ -330,16 +319,15 @@ def simulate(
         actions: in order.
         protocol: that the cluster runs.
         context: of the partition: what proves that records were committed, whether its topic is compacted.
-        measure: what the batches say of a truncation; without it cuts are taken to lie between batches.
     """
-    return _Run(situation, protocol, context or Context(leader_epoch=situation.leader_epoch), measure).done(actions)
+    return _Run(situation, protocol, context or Context(leader_epoch=situation.leader_epoch)).done(actions)
 
 
 class _Run:
     """The steps of one simulation; `copies` are the replicas as they were audited."""
 
-    def __init__(self, situation: Situation, protocol: Protocol, context: Context, measure: Measure) -> None:
-        self.before, self.protocol, self.context, self.measure = situation, protocol, context, measure
+    def __init__(self, situation: Situation, protocol: Protocol, context: Context) -> None:
+        self.before, self.protocol, self.context = situation, protocol, context
         self.copies = situation.replicas
 
     def done(self, actions: Sequence[Action]) -> Simulation:
@@ -379,7 +367,7 @@ class _Run:
         for broker in now.followers:
             others = [one for other, one in self.copies.items() if other not in (broker, now.leader_id) and not one.unreadable]
             leader, follower = now.replicas[now.leader_id], now.replicas[broker]
-            followed[broker] = caught_up(leader, follower, others, self.context, self.protocol, self.measure)
+            followed[broker] = caught_up(leader, follower, others, self.context, self.protocol)
         replicas = {**now.replicas, **{broker: one.replica for broker, one in followed.items()}}
         in_sync = {broker for broker, one in followed.items() if one.caught_up}
         after = replace(now, replicas=replicas, isr=(now.isr - followed.keys()) | in_sync)
@@ -485,7 +473,7 @@ class Order:
         return (passed, proven, found.lost_offsets, len(found.diverged), len(found.not_caught_up))
 
 
-def orders(situation: Situation, *, protocol: Protocol, context: Context | None = None, measure: Measure = by_offsets) -> list[Order]:
+def orders(situation: Situation, *, protocol: Protocol, context: Context | None = None) -> list[Order]:
     """Every order that elects one replica first and starts the others after it, least loss first; of equals a clean election first.
 
     Arguments as of `simulate`. Empty where somebody leads.
@@ -494,10 +482,12 @@ def orders(situation: Situation, *, protocol: Protocol, context: Context | None 
         return []
     found = []
     for broker in (broker for broker in situation.assigned if broker in situation.replicas):
-        done = simulate(situation, list(_steps(situation, broker)), protocol=protocol, context=context, measure=measure)
+        done = simulate(situation, list(_steps(situation, broker)), protocol=protocol, context=context)
         if done.is_possible and done.after.leader_id == broker:
             found.append(Order(leader_id=broker, is_clean=broker in situation.electable, simulation=done))
-    return sorted(found, key=lambda one: (one.price, not one.is_clean, -_end(situation, one.leader_id), one.leader_id))
+    return sorted(
+        found, key=lambda one: (one.price, not one.is_clean, -situation.replicas[one.leader_id].log.log_end_offset, one.leader_id)
+    )
 
 
 def _steps(situation: Situation, broker: int) -> Iterator[Action]:
@@ -510,7 +500,3 @@ def _steps(situation: Situation, broker: int) -> Iterator[Action]:
     for other in sorted(situation.replicas):
         if other != broker and other not in situation.running and not situation.replicas[other].unreadable:
             yield StartBroker(other)
-
-
-def _end(situation: Situation, broker: int) -> int:
-    return situation.replicas[broker].log.log_end_offset

@@ -145,7 +145,7 @@ def partitions(document: dict[str, Any]) -> Iterator[PartitionMetadata]:
                 delete_retention_ms=delete_retention_ms(configs),
                 unclean_leader_election=flag_in(configs.get(UNCLEAN_ELECTION)),
                 min_insync_replicas=count_in(configs.get(MIN_ISR)),
-                message_format=_text(configs.get(TOPIC_FORMAT)),
+                message_format=message_format if isinstance(message_format := configs.get(TOPIC_FORMAT), str) else None,
                 remote_storage=flag_in(configs.get(REMOTE_STORAGE)),
             )
 
@@ -161,10 +161,6 @@ def contradiction(leader: int, replicas: Collection[int], isr: Collection[int]) 
     if leader >= 0 and replicas and leader not in replicas:
         return f"leader is {leader}, which is not among the replicas"
     return f"leader is {leader}, which is not in the isr" if leader >= 0 and isr and leader not in isr else None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def delete_retention_ms(configs: Mapping[str, Any]) -> int | None:

@@ -213,18 +213,6 @@ def _broker(fields: _Fields) -> int:
     return broker_id
 
 
-def _unregister_broker(fields: _Fields, _version: int) -> MetadataRecord:
-    return BrokerFenced(broker_id=_broker(fields), fenced=None)
-
-
-def _fence_broker(fields: _Fields, _version: int) -> MetadataRecord:
-    return BrokerFenced(broker_id=_broker(fields), fenced=True)
-
-
-def _unfence_broker(fields: _Fields, _version: int) -> MetadataRecord:
-    return BrokerFenced(broker_id=_broker(fields), fenced=False)
-
-
 def _change_registration(fields: _Fields, version: int) -> MetadataRecord | None:
     broker_id = fields.int32()
     fields.take(8)
@@ -257,13 +245,13 @@ def _clear_elr(fields: _Fields, _version: int) -> MetadataRecord:
 # by api key, with the newest version (4.3)
 _DECODERS: dict[int, tuple[Callable[[_Fields, int], MetadataRecord | None], int]] = {
     0: (_register_broker, 4),
-    1: (_unregister_broker, 0),
+    1: (lambda fields, _version: BrokerFenced(broker_id=_broker(fields), fenced=None), 0),
     2: (_topic, 0),
     3: (_partition, 2),
     4: (_config, 0),
     5: (_partition_change, 2),
-    7: (_fence_broker, 0),
-    8: (_unfence_broker, 0),
+    7: (lambda fields, _version: BrokerFenced(broker_id=_broker(fields), fenced=True), 0),
+    8: (lambda fields, _version: BrokerFenced(broker_id=_broker(fields), fenced=False), 0),
     9: (_remove_topic, 0),
     12: (_feature, 0),
     17: (_change_registration, 3),

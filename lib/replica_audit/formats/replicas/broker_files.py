@@ -128,13 +128,9 @@ def log_directory(
         is_whole=names_all and not is_refused and len(lacking) <= _MANY,
         reaches=sum((files.offsets.get(log_dir.HIGH_WATERMARKS) or {}).values()),
         replicas=len(current),
-        sample=tuple(nsmallest(_SAMPLE, current, key=_spread)),
+        sample=tuple(nsmallest(_SAMPLE, current, key=lambda name: (crc32(name.encode("utf-8", "surrogateescape")), name))),
         without_directory=tuple(lacking[:_MANY]),
     )
-
-
-def _spread(name: str) -> tuple[int, str]:
-    return crc32(name.encode("utf-8", "surrogateescape")), name
 
 
 # Files of a replica in a folder that is none, and folders in a replica.

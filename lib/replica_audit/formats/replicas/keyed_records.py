@@ -8,7 +8,7 @@ Sources: DefaultRecordBatch, ControlRecordType, Cleaner (4.2.0).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from heapq import nsmallest
 from itertools import chain
@@ -364,7 +364,7 @@ def _record(row: list[int]) -> KeyRecord:
 def _of_markers(logs: ComparedLogs, leader: Rows, follower: Rows) -> Iterator[tuple[_Key, KeyDifference]]:
     opened, markers = ([rows[(rows[:, FLAGS] & PENDING != 0) == wanted] for rows in (leader, follower)] for wanted in (True, False))
     for leads, rows, others, theirs in ((True, *markers, opened[1]), (False, *markers[::-1], opened[0])):
-        for row in _sorted(rows[~np.isin(rows[:, OFFSET], others[:, OFFSET])].tolist()):
+        for row in sorted(rows[~np.isin(rows[:, OFFSET], others[:, OFFSET])].tolist(), key=lambda row: row[OFFSET]):
             record, holds = _record(row), _holds_records(row, others, theirs)
             found = marker_difference(logs, *((record, None) if leads else (None, record)), holds_records=holds)
             if found is not None:
@@ -378,7 +378,3 @@ def _holds_records(marker: list[int], others: Rows, opened: Rows) -> bool:
         return False
     last = before[:, OFFSET].max()
     return not ((others[:, HIGH] == marker[HIGH]) & (others[:, OFFSET] > last) & (others[:, OFFSET] < marker[OFFSET])).any()
-
-
-def _sorted(rows: Iterable[list[int]]) -> list[list[int]]:
-    return sorted(rows, key=lambda row: row[OFFSET])

@@ -160,7 +160,9 @@ class _Grouped:
             *(_at(column, last_markers) for column in (self.base, self.epoch)),
             *(_at(column, opening) for column in (self.base, self.time)),
         )
-        spans = sorted(map(ProducerSpan._make, zip(*(column.tolist() for column in columns), strict=True)), key=_first_offset)
+        spans = sorted(
+            map(ProducerSpan._make, zip(*(column.tolist() for column in columns), strict=True)), key=lambda span: span.first_offset
+        )
         first_gaps = np.argsort(self.base[after], kind="stable")[:MAX_GAPS]
         b, a = before[first_gaps], after[first_gaps]
         told = (self.ids[a], self.last[b], self.base[a], self.epoch[b], self.epoch[a], expected[first_gaps], self.sequence[a])
@@ -181,7 +183,3 @@ class _Grouped:
 def _at(column: _Numbers, places: _Numbers) -> _Numbers:
     """The values at some places; -1 where a place is -1."""
     return np.where(places < 0, -1, column[places])
-
-
-def _first_offset(span: ProducerSpan) -> int:
-    return span.first_offset

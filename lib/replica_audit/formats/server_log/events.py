@@ -139,12 +139,13 @@ _REMOVED = re.compile(rb"[\s,(]([A-Za-z0-9._-]{1,249})-(\d{1,9})(?![A-Za-z0-9._-
 WriterOf = Callable[[bytes], int | None]  # the broker that wrote lines of a source
 
 
-def _nobody(_source: bytes) -> int | None:
-    return None
-
-
 def events(
-    stream: BinaryIO, path: str = "", *, writer_of: WriterOf = _nobody, newest_first: bool = False, zone_minutes: int | None = None
+    stream: BinaryIO,
+    path: str = "",
+    *,
+    writer_of: WriterOf = lambda _source: None,
+    newest_first: bool = False,
+    zone_minutes: int | None = None,
 ) -> Iterator[LogEvent]:
     """What a server.log tells of replicas, in the order of its lines.
 

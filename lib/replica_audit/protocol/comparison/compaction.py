@@ -315,14 +315,15 @@ def compared(parts: Iterable[DifferingKeys]) -> RecordComparison:
         counts[part.cause, part.broker_id] += part.number
         worst[part.cause, part.broker_id] += part.worst
     found = (
-        DifferingKeys(cause, broker, counts[cause, broker], tuple(sorted(worst[cause, broker], key=_place)[:MOST_KEYS]))
+        DifferingKeys(
+            cause,
+            broker,
+            counts[cause, broker],
+            tuple(sorted(worst[cause, broker], key=lambda key: (key.offset, key.key_high, key.key_low))[:MOST_KEYS]),
+        )
         for cause, broker in sorted(counts, key=lambda one: (_ORDER[one[0]], one[1]))
     )
     return RecordComparison(found=tuple(found), unproven=unproven)
-
-
-def _place(key: DifferingKey) -> tuple[int, int, int]:
-    return key.offset, key.key_high, key.key_low
 
 
 # Whether logs show that a cleaner was at work, where the input has neither a topic's cleanup.policy nor its cleaner checkpoints.

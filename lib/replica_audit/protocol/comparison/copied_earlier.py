@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from replica_audit.model import BatchRun, Election
+from replica_audit.model import Election
 from replica_audit.protocol.comparison.commitment import Context
 from replica_audit.protocol.comparison.observed import ObservedCut, ObservedTruncation, millis_of
 from replica_audit.protocol.comparison.pair import difference
@@ -183,11 +183,9 @@ def as_truncated(replica: Replica, offset: int, physical_offset: int) -> Replica
         log_start_offset=begins,
         log_end_offset=offset,
         epochs=truncate_from_end(log.epochs, offset),
-        runs=tuple(_shortened(run, physical_offset) for run in log.runs if run.first_offset < physical_offset),
+        runs=tuple(
+            run._replace(last_offset=min(run.last_offset, physical_offset - 1)) for run in log.runs if run.first_offset < physical_offset
+        ),
     )
     high_watermark = None if replica.high_watermark is None else min(replica.high_watermark, offset)
     return replace(replica, log=cut, history=tuple(until(replica.history, physical_offset)), high_watermark=high_watermark)
-
-
-def _shortened(run: BatchRun, end_offset: int) -> BatchRun:
-    return run._replace(last_offset=min(run.last_offset, end_offset - 1))

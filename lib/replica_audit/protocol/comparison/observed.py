@@ -152,15 +152,14 @@ class ObservedTruncation:
         return effective[-1] if effective else fallback if fallback and fallback.effective else None
 
 
-def observe(events: Iterable[LogEvent], *, since: str = "") -> ObservedTruncation:
+def observe(events: Iterable[LogEvent]) -> ObservedTruncation:
     """Fold the events of one replica.
 
     Args:
         events: of one broker and one topic-partition, in the order of the log; rotated files one after the other.
-        since: leave out what was logged before this time, and what has none. Same form and zone as the events' times.
     """
-    fold, told = _Fold(), [event for event in events if event.time >= since]
-    for event in told:
+    fold, logged = _Fold(), list(events)
+    for event in logged:
         fold.take(event)
     fallback = EventKind.HIGH_WATERMARK_TRUNCATION
     return ObservedTruncation(
@@ -168,7 +167,7 @@ def observe(events: Iterable[LogEvent], *, since: str = "") -> ObservedTruncatio
         high_watermark_cut=next((cut for cut in reversed(fold.cuts) if cut.ordered_by is fallback), None),
         restart_offset=fold.restart.offset if fold.restart else None,
         restart=fold.restart,
-        fetcher_failed=any(event.kind is EventKind.FETCHER_FAILED for event in told),
+        fetcher_failed=any(event.kind is EventKind.FETCHER_FAILED for event in logged),
     )
 
 

@@ -95,13 +95,9 @@ def _is_about(entry: Acknowledgement, finding: AckSubject) -> bool:
     )
 
 
-def _has_expired(entry: Acknowledgement, on: date) -> bool:
-    return on > entry.until
-
-
 def _state(entry: Acknowledgement, finding: AckSubject, on: date) -> AckState:
     """Whether the entry covers the finding; that it expired is told before that the finding got worse."""
-    if _has_expired(entry, on):
+    if on > entry.until:
         return AckState.EXPIRED
     if _WORST_FIRST.index(Severity(finding.severity)) < _WORST_FIRST.index(entry.severity):
         return AckState.MORE_SEVERE
