@@ -8,10 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from replica_audit.formats.coordinators.records import MAX_PROBLEMS
 from replica_audit.formats.coordinators.transactions import KIND, transaction_states
 from replica_audit.model import SegmentFile, TransactionState
 from tests.formats import kafka_files as kf
@@ -115,11 +112,6 @@ def test_the_bytes_are_those_of_a_real_broker():
     assert any(all(part in path.read_bytes() for part in made) for path in segments)
 
 
-@pytest.mark.parametrize("codec", rf.CODECS)
-def test_every_codec(replayed: Replay, codec: rf.Codec):
-    assert replayed(rf.batch(0, (tf.key(), tf.value()), (tf.key("u"), tf.value()), codec=codec)).by_id.keys() == {"t", "u"}
-
-
 KEY = tf.key()
 MALFORMED: dict[str, rf.Pair] = {
     "no key": (None, tf.value()),
@@ -160,15 +152,6 @@ def test_bytes_behind_key_and_value_do_not_matter(replayed: Replay):
     assert replayed(rf.batch(0, (tf.key() + b"?", tf.value() + b"more"))).problems == []
 
 
-@given(version=st.sampled_from([0, 1]), cut=st.integers(0, 60), flip=st.integers(0, 60), byte=st.integers(0, 255))
-def test_no_value_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, version: int, cut: int, flip: int, byte: int):
-    value = bytearray(tf.value(tf.ONGOING, {"orders": [0, 2], "b": [7]}, version=version, tags=tf.ALL_TAGS if version else {}))
-    value[flip % len(value)] = byte
-    folder = tmp_path_factory.mktemp("flipped")
-    found = Replayed(rf.raw(kf.segment(folder, 0, rf.batch(0, (KEY, bytes(value[: len(value) - cut % len(value)]))))))
-    assert len(found.states) + len(found.problems) == 1
-
-
 # --- what counts ---
 
 
@@ -180,51 +163,7 @@ def test_the_last_record_counts_and_a_deletion_removes(replayed: Replay):
     }
 
 
-@pytest.mark.parametrize(("log_end", "states"), [(0, {}), (1, {"gone"}), (2, {"gone", "stays"}), (3, {"stays"}), (6, {"stays", "back"})])
-def test_records_beyond_the_end_of_the_log_do_not_count(replayed: Replay, log_end: int, states: set[str]):
-    assert replayed(tf.SEGMENTS["deleted"], log_end_offset=log_end).by_id.keys() == set(states)
-
-
-def test_several_segments_in_any_order(tmp_path: Path):
-    later = rf.batch(10, (tf.key("stays"), tf.value(tf.ONGOING, {"t": [1]}, producer_id=9)))
-    files = rf.raw(kf.segment(tmp_path, 10, later), kf.segment(tmp_path, 0, tf.SEGMENTS["deleted"]))
-    assert Replayed(files).by_id["stays"].producer_id == 9
-
-
 # --- damage ---
-
-
-def test_a_batch_with_a_wrong_crc_is_left_out(replayed: Replay):
-    first, second = rf.batch(0, (tf.key("a"), tf.value())), rf.batch(1, (tf.key("b"), tf.value()))
-    found = replayed(first[:-1] + bytes([first[-1] ^ 1]), second)
-    assert ({*found.by_id}, found.codes, found.problems[0].byte_offset) == ({"b"}, ["bad-crc"], 0)
-
-
-def test_a_segment_that_stops_being_a_log(replayed: Replay):
-    first = rf.batch(0, (tf.key("a"), tf.value()))
-    found = replayed(first, b"\0" * 8 + struct.pack(">i", 3) + b"\0" * 60)
-    assert ({*found.by_id}, found.codes, found.problems[0].byte_offset) == ({"a"}, ["bad-batch-length"], len(first))
-
-
-def test_a_torn_tail_is_told_by_the_scan_alone(replayed: Replay):
-    first = rf.batch(0, (tf.key("a"), tf.value()))
-    assert replayed(first, first[:30]).problems == []
-
-
-def test_a_file_that_cannot_be_read(tmp_path: Path):
-    gone = SegmentFile(path=str(tmp_path / "gone.log"), source="raw", base_offset=0, size_bytes=1)
-    assert Replayed([gone]).codes == ["cannot-read"]
-
-
-def test_more_problems_than_one_wants_to_read(replayed: Replay):
-    found = replayed(*[rf.batch(offset, (None, b"")) for offset in range(MAX_PROBLEMS + 3)])
-    assert found.codes == ["malformed-record"] * MAX_PROBLEMS + ["more"]
-    assert "3 more" in found.problems[-1].detail
-
-
-def test_a_collected_segment_without_records():
-    segment = SegmentFile(path="/x/00000000000000000000.log", source="collected", base_offset=0, size_bytes=1)
-    assert Replayed([segment]).codes == ["not-copied"]
 
 
 # --- text of kafka-dump-log ---
