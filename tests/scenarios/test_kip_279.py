@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_audit.protocol.exchange import alternatives as alt
-from replica_audit.protocol.exchange.replay import RULES, kip_101, kip_279
+from replica_audit.protocol.exchange.replay import RULES, kip_101
 from replica_audit.rows.codes import Protocol
 from tests.protocol.logs import Batch, Pairs
 from tests.scenarios.disks import Audited, Cluster, Disk, Version
@@ -275,38 +274,3 @@ def test_kip_279_a_cut_below_the_cleaner_checkpoint_is_told_behind_the_reason(tm
     row = cluster.audit(tmp_path, Protocol.TRUNCATE_ON_FETCH).row()
     assert (row["verdict"], row["truncation_offset"]) == ("committed_loss", 10)
     assert ("permanently missing from this replica" in row["reason"]) is told
-
-
-# --- rejected alternatives; their counts are in tests/protocol/test_alternatives.py -------------------------------------------------------
-
-
-def test_kip_279_alternative_1_takes_two_round_trips_in_scenario_1() -> None:
-    found = alt.unknown_offset_rounds(A.state, N_20.state)
-    assert (found.truncation_offset, found.round_trips, alt.traffic(kip_279(A.state, N_20.state)).requests) == (11, 2, 1)
-
-
-def test_kip_279_alternative_2_takes_one_round_trip_and_160_bits_more_in_scenario_1() -> None:
-    found = alt.epoch_sequence_exchange(A.state, N_20.state)
-    more = found.request_bytes - alt.traffic(kip_101(A.state, N_20.state)).request_bytes
-    assert (found.truncation_offset, found.round_trips, 8 * more) == (11, 1, 160)
-
-
-def test_kip_279_alternative_2_takes_two_round_trips_and_high_watermark_0_in_scenario_3() -> None:
-    """The first sequence is that of high watermark 2, the cut that of 0: the KIP has both."""
-    found = alt.epoch_sequence_exchange(B_WITH_1_AND_3.state, _a_with_0_and_2(0).state, sequence_start=2)
-    assert (found.truncation_offset, found.round_trips, found.falls_back_to_high_watermark) == (0, 2, True)
-
-
-def test_kip_279_clean_only_approach_1_asks_for_the_epoch_at_the_high_watermark() -> None:
-    assert alt.high_watermark_epoch(A.state, N_20.state).truncation_offset == 11
-    assert alt.high_watermark_epoch(B_WITH_1_AND_3.state, _a_with_0_and_2(0).state).falls_back_to_high_watermark
-
-
-def test_kip_279_clean_only_approach_2_prevents_the_election_of_scenario_1() -> None:
-    history = [(1, 1, False), (2, 2, True), (3, 1, False)]
-    elections = [
-        alt.PreferredElection(leader_epoch=epoch, leader_id=leader, preferred=preferred, isr=(1, 2)) for epoch, leader, preferred in history
-    ]
-    found = alt.leave_isr_on_preferred_election(A.state, N_20.state, elections)
-    assert found is not None
-    assert (found.election_is_clean, found.truncation_offset) == (False, kip_101(A.state, N_20.state).truncation_offset)
