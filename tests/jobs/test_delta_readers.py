@@ -57,7 +57,7 @@ def made(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.Te
         audit(spark, request, lambda line: None)
         versions[step] = before, DeltaTable(str(place / "findings")).version()
 
-    run("old", "old", date(2020, 1, 1), LOSS)
+    run("old", "old", date(2020, 1, 1), LOSS, OFFLINE)
     run("old again", "old", date(2020, 1, 1), LOSS, topics="billing")
     run("new", "new", date(2026, 1, 2), LOSS, OFFLINE, what_if_leaders=True)
     before = DeltaTable(str(place / "findings")).version()
