@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import configparser
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pyspark
@@ -122,6 +124,14 @@ def test_no_file_names_a_registry_or_a_machine() -> None:
         if text in path.read_bytes().replace(b"/proc/1/root/", b"")
     ]
     assert not found
+
+
+def test_the_help_of_a_command_loads_nothing_large() -> None:
+    code = "import sys; from replica_audit import cli; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT / "lib")})
+    names = set(loaded.stdout.split())
+    assert "replica_audit.commands.audit" in names
+    assert not {"replica_audit.rows", "deltalake", "jinja2", "numpy", "pandas", "pyarrow", "pydantic", "pyspark", "rich"} & names
 
 
 def test_a_module_is_no_longer_than_can_be_read_at_once() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from replica_audit.rows import AUDIT_RUNS
 from replica_audit.storage.warehouse import damage
+from replica_audit.storage.warehouse.place import LOG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,9 +22,9 @@ CHECKSUM = f".{TEMPORARY}.crc"
 
 def begun(table: Path, *names: str) -> Path:
     """A table that was begun long ago, with these files in its log."""
-    (table / damage.LOG / "_staged_commits").mkdir(parents=True)
+    (table / LOG / "_staged_commits").mkdir(parents=True)
     for name in names:
-        (table / damage.LOG / name).write_text("{")
+        (table / LOG / name).write_text("{")
     for path in (*table.rglob("*"), table):
         os.utime(path, (1, 1))
     return table
@@ -40,21 +41,21 @@ def test_a_table_that_was_begun_goes(tmp_path: Path, names: tuple[str, ...]) -> 
 def test_whatever_else_is_there_stays(tmp_path: Path, name: str) -> None:
     table = begun(tmp_path / "findings", name)
     assert not damage.clear_begun(table, 20)
-    assert (table / damage.LOG / name).read_text() == "{"
+    assert (table / LOG / name).read_text() == "{"
 
 
 @pytest.mark.parametrize("name", ["", TEMPORARY, "_staged_commits"])
 def test_somebody_is_at_work_on_it(tmp_path: Path, name: str) -> None:
     table = begun(tmp_path / "findings", TEMPORARY)
-    os.utime(table / damage.LOG / name)
+    os.utime(table / LOG / name)
     assert not damage.clear_begun(table, 20)
-    assert (table / damage.LOG / TEMPORARY).exists()
+    assert (table / LOG / TEMPORARY).exists()
 
 
 def test_temporary_files_of_a_log(tmp_path: Path) -> None:
     table = begun(tmp_path / "findings", COMMIT, f".{COMMIT}.crc", TEMPORARY, CHECKSUM)
     assert [path.name for path in damage.temporary_files(table, 20)] == [CHECKSUM, TEMPORARY]
-    os.utime(table / damage.LOG / CHECKSUM)
+    os.utime(table / LOG / CHECKSUM)
     assert [path.name for path in damage.temporary_files(table, 20)] == [TEMPORARY]
     shutil.rmtree(table)
     assert damage.temporary_files(table, 20) == ()

@@ -30,7 +30,6 @@ from replica_audit.errors import AuditError, UsageError
 from replica_audit.program import VERSION
 from replica_audit.progress import TellsEvent, to_all
 from replica_audit.run_ids import new_run_id, refuse_run_id
-from replica_audit.storage.warehouse.place import is_catalog_name
 from replica_audit.webhook.address import webhook_address
 
 if TYPE_CHECKING:
@@ -164,7 +163,7 @@ def _refuse(given: argparse.Namespace, *, thorough: bool) -> None:
         raise UsageError(f"--cluster-metadata {given.cluster_metadata}: no such file")
     for flag, path in (("--json", given.json), ("--html", given.html), ("--metrics", given.metrics), ("--progress", given.progress)):
         outputs.check(flag, path)
-    from replica_audit.storage.warehouse.place import given_warehouse
+    from replica_audit.storage.warehouse.place import given_warehouse, is_catalog_name
 
     given_warehouse(given.warehouse)
     if given.html and is_catalog_name(given.warehouse):
@@ -254,11 +253,12 @@ def _interrupted(given: argparse.Namespace) -> str:
 
 
 def _is_complete(given: argparse.Namespace) -> bool:
-    if given.run_id is None or is_catalog_name(given.warehouse):
-        return False
     from replica_audit.past.run import PastRun
+    from replica_audit.storage.warehouse.place import is_catalog_name
     from replica_audit.storage.warehouse.reader import WarehouseTables
 
+    if given.run_id is None or is_catalog_name(given.warehouse):
+        return False
     try:
         PastRun(WarehouseTables(given.warehouse), given.run_id)
     except AuditError:  # there is no such run that is complete

@@ -23,7 +23,7 @@ from replica_audit.report.facts.question import lacking_table, no_warehouse
 from replica_audit.report.upkeep_report import FailedStep, LostRun, Restoration, RestoredTable
 from replica_audit.rows import AUDIT_RUNS, REPLICA_LOGS, TABLES
 from replica_audit.rows.runs import AuditRun
-from replica_audit.storage.warehouse.damage import LOG
+from replica_audit.storage.warehouse.place import LOG
 from replica_audit.storage.warehouse.restore import RestoredTables, WholeVersion, set_aside
 from replica_audit.storage.warehouse.upkeep import WarehouseUpkeep
 

@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-LOG = "_delta_log"
+from replica_audit.storage.warehouse.place import LOG
+
 _STAGED = "_staged_commits"
 # such as .00000000000000000007.json.4c2fb818-8be3-41d1-a66a-72282f397b7c.tmp, and the checksum of it
 _TEMPORARY = re.compile(r"\.{1,2}\d{20}\..*\.tmp(\.crc)?")

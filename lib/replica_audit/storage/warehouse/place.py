@@ -12,7 +12,8 @@ from pathlib import Path
 from replica_audit.errors import UsageError
 from replica_audit.own_folder import followed_own_links, is_trusted
 from replica_audit.rows import FORMER_TABLES, TABLES
-from replica_audit.storage.warehouse.damage import LOG
+
+LOG = "_delta_log"  # the folder of a table's log
 
 _NAME = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*")
 

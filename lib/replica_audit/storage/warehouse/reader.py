@@ -20,8 +20,8 @@ from replica_audit.errors import UsageError
 from replica_audit.files.object_store import S3_SCHEMES
 from replica_audit.program import command_line
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables, Equal, reading
-from replica_audit.storage.warehouse.damage import LOG, DamagedFile, first_damage, first_irregular, irregular_log_files, is_begun
-from replica_audit.storage.warehouse.place import is_catalog_name
+from replica_audit.storage.warehouse.damage import DamagedFile, first_damage, first_irregular, irregular_log_files, is_begun
+from replica_audit.storage.warehouse.place import LOG, is_catalog_name
 
 CONSTRAINT = "delta.constraints."
 _COMMENT, _COLUMN_MAPPING = "comment", "delta.columnMapping."  # names and numbers

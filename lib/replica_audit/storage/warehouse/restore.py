@@ -22,7 +22,8 @@ from deltalake.exceptions import DeltaError
 from replica_audit.errors import OutputError
 from replica_audit.rows import TABLES
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables, Equal
-from replica_audit.storage.warehouse.damage import LOG, DamagedFile, TableLog, data_damage, is_begun, table_log
+from replica_audit.storage.warehouse.damage import DamagedFile, TableLog, data_damage, is_begun, table_log
+from replica_audit.storage.warehouse.place import LOG
 from replica_audit.storage.warehouse.reader import WarehouseTables, arrow_dataset
 
 ASIDE = "_damaged"

@@ -29,7 +29,7 @@ from replica_audit.rows.encoding import with_columns_of
 from replica_audit.storage.warehouse import damage
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables, Equal
 from replica_audit.storage.warehouse.faults import is_conflict, warehouse_place
-from replica_audit.storage.warehouse.place import is_catalog_name, refuse_planted
+from replica_audit.storage.warehouse.place import LOG, is_catalog_name, refuse_planted
 from replica_audit.storage.warehouse.reader import CONSTRAINT, WarehouseTables
 from replica_audit.storage.warehouse.transactions import TableCommit, Transactions, other_release
 
@@ -273,7 +273,7 @@ class DeltaWarehouse:
 
     def _is_begun(self, table: Table) -> bool:
         """Whether a directory has what a table of Delta begins with; in a store a table is there with its first commit."""
-        return not self.in_catalog and (self._directory(table) / damage.LOG).is_dir()
+        return not self.in_catalog and (self._directory(table) / LOG).is_dir()
 
     def _directory(self, table: Table) -> Path:
         return Path(self.location.removeprefix("file:"), table.name)
