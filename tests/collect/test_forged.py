@@ -176,7 +176,7 @@ def test_small_files_that_were_not_collected(collected: Path, change: Callable[[
 
 
 def test_more_small_files_than_a_worker_has_memory_for_are_refused(collected: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(collected_rows, "_MOST_BYTES", 100)
+    monkeypatch.setattr(collected_rows, "_MOST_SMALL_FILE_BYTES", 100)
     replicas, (problem,) = listed(collected)
     assert replicas == []
     assert "more than the 100 that are read" in problem.detail
@@ -184,7 +184,7 @@ def test_more_small_files_than_a_worker_has_memory_for_are_refused(collected: Pa
 
 
 def test_small_files_are_counted_whatever_the_file_says(collected: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(collected_rows, "_MOST_BYTES", 100)
+    monkeypatch.setattr(collected_rows, "_MOST_SMALL_FILE_BYTES", 100)
     monkeypatch.setattr(collected_rows, "_said_bytes", lambda _metadata: 0)
     replicas, (problem,) = listed(collected)
     assert (replicas, problem.code) == ([], "too-large")

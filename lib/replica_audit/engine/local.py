@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from replica_audit.config import Settings
 from replica_audit.engine.local_records import keys_of
 from replica_audit.files.text_files import KeptText
-from replica_audit.formats.collection.broker_folder import SharedSegments
+from replica_audit.formats.collection.broker_folder import CollectedLogDir, SharedSegments
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
 from replica_audit.formats.values import SEGMENTS, TRANSACTIONS, Row, committed_offset, scanned_segment, transaction_state
@@ -47,7 +47,7 @@ from replica_audit.stages.cost import bytes_to_read
 from replica_audit.stages.inventory import Item, Source, fitting_items, list_items
 from replica_audit.stages.judged import judged
 from replica_audit.stages.partitions import read_records
-from replica_audit.stages.segments import Collected, collected_segments, scan_segment
+from replica_audit.stages.segments import collected_segments, scan_segment
 from replica_audit.stages.transactions import TransactionsOfPartitions, list_transactions
 from replica_audit.stages.valid_rows import encoded_audits, fitting, refuse_scan, refuse_with_problem
 
@@ -96,7 +96,7 @@ def audit_cluster(
     with uncollected():
         tell(Stage.LISTING, 0)
         for source in map(Source._make, sources):
-            for item in fitting_items(source.cluster_id, list_items(source, settings.topics)):
+            for item in fitting_items(source.cluster_id, list_items(source, settings.topics, known.collections)):
                 known.add(source.cluster_id, item)
         replicas = sum(len(one.replicas) for one in known.partitions.values() if one.is_audited)
         tell(Stage.READING, replicas)
@@ -105,10 +105,10 @@ def audit_cluster(
         facts = facts or cluster_facts(head, *told)
         partitions = [one for _key, one in sorted(known.partitions.items())]
         of_groups, of_transactions = ([one for one in partitions if one.topic == topic] for topic in _OF_COORDINATORS)
-        _scan([*of_groups, *of_transactions], facts.compare)
+        _scan([*of_groups, *of_transactions], known, facts.compare)
         _add_commits(of_groups, known, facts)
         transactions = _transactions(of_transactions, known, facts)
-        _scan([one for one in partitions if one.topic not in _OF_COORDINATORS], facts.compare)
+        _scan([one for one in partitions if one.topic not in _OF_COORDINATORS], known, facts.compare)
         tell(Stage.COMPARING, replicas)
         tables = _tables((one.known(transactions) for one in partitions if one.is_audited), facts)
     problems = pa.Table.from_pylist(known.problems, schema=tables[INPUT_ERRORS.name].schema)
@@ -164,6 +164,7 @@ class _Cluster:
     versions: list[LoggedVersions] = field(default_factory=list)
     log_directories: list[tuple[int, LogDirectory]] = field(default_factory=list)
     problems: list[Row] = field(default_factory=list)
+    collections: dict[str, CollectedLogDir] = field(default_factory=dict)  # by where their scans are
 
     def add(self, cluster_id: str, item: Item) -> None:
         """Take what a source holds."""
@@ -193,27 +194,27 @@ class _Cluster:
         return self.partitions[key]
 
 
-def _scan(partitions: Sequence[_Partition], mode: CompareMode) -> None:
+def _scan(partitions: Sequence[_Partition], known: _Cluster, mode: CompareMode) -> None:
     """Read the segments of partitions."""
     by_key = {(one.topic, one.partition): one for one in partitions}
-    collected: dict[tuple[int, str, str], set[str]] = {}
+    collected: dict[tuple[int, str], set[str]] = {}
     with KeptText() as kept:
         for row in _fitting(_scanned(partitions, collected, kept, mode), SEGMENTS, refuse_scan):
             by_key[row["topic"], row["partition"]].segments.append((row["broker_id"], scanned_segment(row["segment"])))
     shared: SharedSegments = {}
-    for (broker, scans, log_dir), directories in collected.items():
-        for name, scan in collected_segments(Collected(scans, log_dir, directories), shared):
+    for (broker, scans), directories in collected.items():
+        for name, scan in collected_segments(known.collections[scans], directories, shared):
             by_key[name.topic, name.partition].segments.append((broker, scan))
 
 
 def _scanned(
-    partitions: Iterable[_Partition], collected: dict[tuple[int, str, str], set[str]], kept: KeptText, mode: CompareMode
+    partitions: Iterable[_Partition], collected: dict[tuple[int, str], set[str]], kept: KeptText, mode: CompareMode
 ) -> Iterator[Row]:
     """The segments of replicas that are read here; those that were scanned on their brokers are added to `collected`."""
     for of in partitions:
         for broker, files in of.replicas:
             if files.scans:
-                collected.setdefault((broker, files.scans, files.log_dir), set()).add(files.directory)
+                collected.setdefault((broker, files.scans), set()).add(files.directory)
                 continue
             keys = {"cluster_id": of.cluster_id, "broker_id": broker, "topic": of.topic, "partition": of.partition}
             for file in files.segments:

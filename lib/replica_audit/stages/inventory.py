@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from replica_audit.errors import MetadataError
 from replica_audit.files.locations import located
+from replica_audit.formats.collection.broker_folder import CollectedLogDir
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.formats.metadata import metadata_files, metadata_log
 from replica_audit.formats.replicas import broker_files
@@ -52,16 +53,17 @@ class Item(NamedTuple):
     is_audited: bool = True
 
 
-def list_items(source: Source, topics: str = "") -> Iterator[Item]:
+def list_items(source: Source, topics: str = "", collections: dict[str, CollectedLogDir] | None = None) -> Iterator[Item]:
     """What one source holds, without what is of other topics; problems that belong to no replica stay.
 
     Args:
         source: a broker's folder, or a file.
         topics: regular expression that a topic's whole name must match; empty for all. Coordinators of groups and transactions are listed
             always: they tell of other partitions.
+        collections: as of `replicas_of`.
     """
     is_wanted = topic_filter(topics)
-    for item in _LISTED[source.kind](source):
+    for item in _list_broker(source, collections) if source.kind == "broker" else _LISTED[source.kind](source):
         topic = getattr(item.value, "topic", None)
         if topic is None or is_wanted(topic):
             yield item
@@ -126,8 +128,8 @@ def weight(row: Row) -> int:
     return LARGE if claim is None else 1 + len(claim["elections"]) + len(claim["isr_changes"])
 
 
-def _list_broker(source: Source) -> Iterator[Item]:
-    for found in broker_files.replicas_of(located(source.path)):
+def _list_broker(source: Source, collections: dict[str, CollectedLogDir] | None) -> Iterator[Item]:
+    for found in broker_files.replicas_of(located(source.path), collections=collections):
         if isinstance(found, broker_files.ServerLog):
             yield from _list_server_log(source._replace(path=str(found.path)))
             continue
@@ -200,7 +202,6 @@ def _list_metadata(source: Source) -> Iterator[Item]:
 
 
 _LISTED: dict[str, Callable[[Source], Iterator[Item]]] = {
-    "broker": _list_broker,
     "metadata": _list_metadata,
     "server-log": _list_server_log,
 }

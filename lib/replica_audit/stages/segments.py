@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -15,7 +14,7 @@ from replica_audit.files.locations import located
 from replica_audit.files.text_files import KeptText
 from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.collection import broker_folder as collected
-from replica_audit.formats.collection.broker_folder import SharedSegments
+from replica_audit.formats.collection.broker_folder import CollectedLogDir, SharedSegments
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.names import ReplicaDirectory
 from replica_audit.formats.replicas.replica_reader import scan_of
@@ -88,20 +87,14 @@ def _collected_scans(places: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
             yield pa.RecordBatch.from_pylist(unread, schema=SEGMENTS)
 
 
-class Collected(NamedTuple):
-    """Replicas of one log directory that were scanned on their broker: the file of the scans, the log directory, and their directories."""
-
-    scans: str
-    log_dir: str
-    directories: set[str]
-
-
-def collected_segments(place: Collected, shared: SharedSegments) -> Iterator[tuple[ReplicaDirectory, ScannedSegment]]:
+def collected_segments(
+    store: CollectedLogDir, directories: set[str], shared: SharedSegments
+) -> Iterator[tuple[ReplicaDirectory, ScannedSegment]]:
     """The same scans as values; what is equal in several replicas is one object."""
     try:
-        yield from collected.log_dir_of(located(place.scans), place.directories).segments(place.directories, shared)
+        yield from store.segments(directories, shared)
     except (OSError, InputError) as error:
-        yield from _failed(*place, error)
+        yield from _failed(store.rows_path, store.said.path, directories, error)
 
 
 def _failed(

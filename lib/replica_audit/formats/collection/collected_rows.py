@@ -358,7 +358,7 @@ class TooManyBytesError(OSError):
 
     def __init__(self, size: int) -> None:
         """There are `size` bytes."""
-        super().__init__(0, f"holds {size} bytes, more than the {_MOST_BYTES} that are read; the log directory is left out")
+        super().__init__(0, f"holds {size} bytes, more than the {_MOST_SMALL_FILE_BYTES} that are read; the log directory is left out")
 
 
 def kept_small_files(path: Path, size_bytes: int, replicas: Mapping[str, CapturedReplica]) -> Contents:

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import count, pairwise
+from itertools import count
+from operator import lt
 from typing import NamedTuple
 
 from replica_audit.errors import CheckpointError, MetadataError
@@ -107,8 +108,9 @@ def leader_epoch_checkpoint(epochs: et.EpochTable) -> bytes:
 
 def healed(lines: list[EpochLine]) -> Healed:
     """Load the entries through `assign`, as brokers of 2.7 and later do: of two that contradict each other the later line wins."""
-    if all(before.epoch < line.epoch and before.start_offset < line.start_offset for before, line in pairwise(lines)):
-        return Healed(epochs=et.table((line.epoch, line.start_offset) for line in lines), notes=())
+    epochs, starts = [line.epoch for line in lines], [line.start_offset for line in lines]
+    if all(map(lt, epochs, epochs[1:])) and all(map(lt, starts, starts[1:])):
+        return Healed(epochs=et.table(zip(epochs, starts, strict=True)), notes=())
     building = et.Building()
     notes = []
     for line in lines:

@@ -222,12 +222,15 @@ class ServerLog(NamedTuple):
     path: Path
 
 
-def replicas_of(folder: Path, *, is_replica: bool = False) -> Iterator[ReplicaFiles | ServerLog | LogDirectory | Problem]:
+def replicas_of(
+    folder: Path, *, is_replica: bool = False, collections: dict[str, CollectedLogDir] | None = None
+) -> Iterator[ReplicaFiles | ServerLog | LogDirectory | Problem]:
     """Walk one broker's folder.
 
     Args:
         folder: the broker's; or, with `is_replica`, what is known to be one replica's.
         is_replica: whether it is that.
+        collections: takes the log directories of collections, by where the scans are of which `ReplicaFiles` says so.
 
     Yields:
         One `ReplicaFiles` per replica directory, with its own problems in it, one `ServerLog` per log of the broker itself, one
@@ -235,6 +238,8 @@ def replicas_of(folder: Path, *, is_replica: bool = False) -> Iterator[ReplicaFi
     """
     walk = _Walk()
     walk.visit_all(folder, is_replica=is_replica)
+    if collections is not None:
+        collections |= {store.rows_path: store for store in walk.collected.values()}
     yield from walk.found(folder)
 
 
