@@ -19,7 +19,7 @@ import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
 
-from replica_audit.collect.reading_code import ROOMS
+from replica_audit.collect.previous import ROOMS
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "lib"

@@ -20,7 +20,7 @@ import pytest
 from replica_audit import cli
 from replica_audit.collect import CollectRequest, CollectResult, collect
 from replica_audit.collect.file_identity import ReadCause
-from replica_audit.collect.reading_code import ROOMS, reading_code
+from replica_audit.collect.previous import ROOMS, reading_code
 from replica_audit.errors import UsageError
 from replica_audit.formats.collection.collected_rows import ROWS
 from replica_audit.formats.collection.manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE

@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from replica_audit import cli
 from replica_audit.program import VERSION
 from replica_audit.webhook import posting
-from replica_audit.webhook.address import VARIABLE
+from replica_audit.webhook.posting import VARIABLE
 from tests.house.checkout import ROOT
 from tests.support.before_spark import before_spark
 from tests.webhook.service import SECRET, Service, answer, service

@@ -8,8 +8,7 @@ import pytest
 
 from replica_audit.config import Settings
 from replica_audit.model import ReplicaFiles
-from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.partition.known.running import is_alive, may_be_of_different_times, may_have_run
+from replica_audit.partition.known.cluster_facts import ClusterFacts, is_alive, may_be_of_different_times, may_have_run
 from replica_audit.protocol.cluster.versions import generation
 from tests.formats import kafka_files
 from tests.formats import metadata_files as mf

@@ -8,8 +8,7 @@ from datetime import date, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_audit.partition.findings.acknowledging import acknowledging
-from replica_audit.partition.findings.statuses import history_row
+from replica_audit.partition.findings.acknowledging import acknowledging, history_row
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgement, Acknowledgements
 from replica_audit.protocol.verdict.verdict import Severity
 from replica_audit.rows.findings import CheckedPartition, FoundFinding, RunFinding

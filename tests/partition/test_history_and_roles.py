@@ -12,7 +12,7 @@ import pytest
 from replica_audit.model import Election, IsrChange, PartitionMetadata
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows
+from replica_audit.partition.replicas.replica_rows import leader_epoch_rows
 from replica_audit.protocol.cluster.leadership import leadership
 from replica_audit.protocol.cluster.metadata_image import METADATA_LOG
 from replica_audit.protocol.cluster.versions import Generation

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from replica_audit.partition.pairs.decided_columns import differing_offsets, mismatch_column
-from replica_audit.partition.pairs.exchange_columns import learnt_epochs_column, rounds
+from replica_audit.partition.pairs.pair import learnt_epochs_column, rounds
 from replica_audit.protocol.comparison.pair import (
     Comparison,
     Effect,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from replica_audit.partition.pairs.exchange_columns import rounds
+from replica_audit.partition.pairs.pair import rounds
 from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.exchange.replay import RULES, Truncation
 from replica_audit.protocol.exchange.replica import ReplicaState

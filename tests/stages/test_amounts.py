@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica_audit.engine.amounts import Amounts
-from replica_audit.engine.spark import inventory, segments, source_rows
+from replica_audit.engine.spark import Amounts, inventory, segments, source_rows
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC
 from tests.collect.collections import collect_broker
 from tests.formats import kafka_files as kf

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from replica_audit.engine.spreading import spread
+from replica_audit.engine.spark import spread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

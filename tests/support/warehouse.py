@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from replica_audit.config import Settings
 from replica_audit.local_run import triage
-from replica_audit.partition.findings.statuses import history_row
+from replica_audit.partition.findings.acknowledging import history_row
 from replica_audit.past.starts import broker_starts
 from replica_audit.report.facts.assessment import exit_code
 from replica_audit.rows import AUDIT_RUNS, BROKER_STARTS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, REPLICA_LOGS, REPLICA_STARTS, TABLES, Table

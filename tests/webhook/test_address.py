@@ -9,7 +9,7 @@ import pytest
 
 from replica_audit import config
 from replica_audit.errors import ConfigError
-from replica_audit.webhook.address import VARIABLE, webhook_address
+from replica_audit.webhook.posting import VARIABLE, webhook_address
 from tests.webhook.service import SECRET
 
 URL = f"https://hooks.example.com:8443/services/{SECRET}?key={SECRET}"

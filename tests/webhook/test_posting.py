@@ -14,8 +14,7 @@ import pytest
 
 from replica_audit.program import VERSION
 from replica_audit.webhook import posting
-from replica_audit.webhook.address import VARIABLE, WebhookAddress, webhook_address
-from replica_audit.webhook.posting import post
+from replica_audit.webhook.posting import VARIABLE, WebhookAddress, post, webhook_address
 from tests.describe.certificates import self_signed
 from tests.webhook.service import SECRET, Answer, Service, answer, service
 

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from replica_audit.collect.file_identity import ReadCause
-from replica_audit.collect.kept_files import checksum_of
 from replica_audit.collect.output import Output, writing
 from replica_audit.collect.rows_file import SegmentFacts, row_content
 from replica_audit.collect.segment_capture import Listed, Read, SegmentCapture
-from replica_audit.collect.taking_over import TakenOver, TakingOver
+from replica_audit.collect.taking_over import TakenOver, TakingOver, checksum_of
 from replica_audit.formats.collection.broker_folder import index_path
 
 

@@ -23,8 +23,7 @@ from replica_audit.collect.log_dir_capture import LogDirCapture
 from replica_audit.collect.origin import cannot_list, origin_of
 from replica_audit.collect.output import Output
 from replica_audit.collect.pace import Pace
-from replica_audit.collect.previous import Previous, previous_of
-from replica_audit.collect.reading_code import reading_code
+from replica_audit.collect.previous import Previous, previous_of, reading_code
 from replica_audit.collect.replica_capture import now_ms
 from replica_audit.collect.request import CollectRequest, CollectResult
 from replica_audit.collect.scrub import Scrub
@@ -34,7 +33,7 @@ from replica_audit.formats.collection.manifest import Manifest
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.program import VERSION
 from replica_audit.progress import Progress, Stage, TellsEvent
-from replica_audit.stages.topics import topic_filter
+from replica_audit.stages.inventory import topic_filter
 
 _REVISITS = 3
 _COUNTED_EVERY_S = 0.5

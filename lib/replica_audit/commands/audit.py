@@ -30,7 +30,7 @@ from replica_audit.errors import AuditError, UsageError
 from replica_audit.program import VERSION
 from replica_audit.progress import TellsEvent, to_all
 from replica_audit.run_ids import new_run_id, refuse_run_id
-from replica_audit.webhook.address import webhook_address
+from replica_audit.webhook.posting import webhook_address
 
 if TYPE_CHECKING:
     from replica_audit.past.run import PastRun

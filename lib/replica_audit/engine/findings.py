@@ -13,14 +13,14 @@ from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import spark_schema
 from replica_audit.formats.values import Row
-from replica_audit.partition.findings.statuses import history_row
+from replica_audit.partition.findings.acknowledging import history_row
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements, Status
 from replica_audit.rows import FINDINGS
 from replica_audit.rows.arrow import CHECKED, FOUND, batch_of, schema_of
 from replica_audit.rows.encoding import row_of
 from replica_audit.rows.findings import CheckedPartition, FoundFinding, RunFinding
+from replica_audit.stages.inventory import topic_filter
 from replica_audit.stages.mapping import MapInArrow, mapped
-from replica_audit.stages.topics import topic_filter
 
 _PARTITION = ["cluster_id", "topic", "partition"]
 

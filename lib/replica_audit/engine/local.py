@@ -42,13 +42,11 @@ from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.rows import INPUT_ERRORS
 from replica_audit.rows.arrow import AUDITED
 from replica_audit.rows.encoding import as_dict
-from replica_audit.stages.commits import list_commits
-from replica_audit.stages.cost import bytes_to_read
-from replica_audit.stages.inventory import Item, Source, fitting_items, list_items
+from replica_audit.stages.inventory import Item, Source, bytes_to_read, fitting_items, list_items
 from replica_audit.stages.judged import judged
 from replica_audit.stages.partitions import read_records
 from replica_audit.stages.segments import collected_segments, scan_segment
-from replica_audit.stages.transactions import TransactionsOfPartitions, list_transactions
+from replica_audit.stages.transactions import TransactionsOfPartitions, list_commits, list_transactions
 from replica_audit.stages.valid_rows import encoded_audits, fitting, refuse_scan, refuse_with_problem
 
 _AT_ONCE = 256  # rows that are put into Arrow together

@@ -7,17 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Protocol
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import frame_of, map_files, spark_schema
-from replica_audit.engine.spreading import spread
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from replica_audit.formats.values import COMMITS, INVENTORY, SEGMENTS, TRANSACTIONS, Row, log_directory, metadata_copy
+from replica_audit.formats.values import (
+    COMMITS,
+    INVENTORY,
+    KEYS_OF_PARTITION,
+    RECORDS,
+    SEGMENTS,
+    TRANSACTIONS,
+    WANTED,
+    Row,
+    log_directory,
+    metadata_copy,
+)
 from replica_audit.model import LogDirectory, LoggedVersions, MetadataCopy
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition
@@ -25,14 +36,41 @@ from replica_audit.protocol.comparison.content import CompareMode
 from replica_audit.rows import COUNTED, AuditedPartition
 from replica_audit.rows.arrow import AUDITED, INT, OUTCOMES, STRING, WrittenFile, struct
 from replica_audit.rows.encoding import as_dict
-from replica_audit.stages.commits import KEYS, list_commits
 from replica_audit.stages.inventory import list_source, weight
 from replica_audit.stages.judged import judged
 from replica_audit.stages.mapping import map_rows, mapped
 from replica_audit.stages.partitions import known_partition
+from replica_audit.stages.records import compared_bucket, list_wanted, read_wanted
 from replica_audit.stages.segments import collected_scans, scan_segments
-from replica_audit.stages.transactions import PRODUCER_IDS, list_transactions
+from replica_audit.stages.transactions import KEYS, PRODUCER_IDS, list_commits, list_transactions
 from replica_audit.stages.valid_rows import encoded_audits, outcomes, refuse_with_problem
+
+_BIG = 4  # a file of more than this part of a task's share is placed by its size, the others by a hash
+
+
+def spread(files: DataFrame, tasks: int, total_bytes: int) -> DataFrame:
+    """Give every task about as many bytes; the tasks that start first get the biggest files, so that none of them is left to the end.
+
+    The parts of a packed text are one file here, because its beginning has to be unpacked to read its end.
+
+    Args:
+        files: rows with a struct `file` of the shape SEGMENT_FILE.
+        tasks: partitions of the result.
+        total_bytes: the sum of the sizes.
+
+    Returns:
+        The rows of every task ordered by path, those of a text by their place in it.
+    """
+    is_packed = F.col("file.unpacked_bytes") > 0
+    size = F.when(is_packed, F.col("file.unpacked_bytes")).otherwise(F.col("file.size_bytes"))
+    begin = F.when(is_packed, 0).otherwise(F.col("file.byte_start"))
+    # at most a few files for each task, so that ranking them in one place costs nothing
+    is_big = size * _BIG >= F.lit(max(1, total_bytes // tasks))
+    by_size = Window.orderBy(size.desc(), "file.path", begin)
+    big = files.where(is_big).withColumn("task", F.pmod(F.dense_rank().over(by_size) - 1, F.lit(tasks)))
+    small = files.where(~is_big).withColumn("task", F.pmod(F.xxhash64("file.path", begin), F.lit(tasks)).cast("int"))
+    return big.unionByName(small).repartitionById(tasks, "task").sortWithinPartitions("file.path", "file.byte_start").drop("task")
+
 
 _SOURCES = pa.schema(list(struct(cluster_id=STRING, broker_id=INT, path=STRING, kind=STRING, task=INT)))
 
@@ -306,3 +344,68 @@ def _of_row(
     row: Row, function: Callable[[KnownPartition, ClusterFacts], Iterator[Row]], clusters: Mapping[str, ClusterFacts]
 ) -> Iterator[Row]:
     yield from function(known_partition(row), clusters[row["cluster_id"]])
+
+
+def with_keys(gathered: DataFrame, clusters: dict[str, ClusterFacts], tasks: int, total_bytes: int) -> DataFrame:
+    """The gathered partitions with `keys`: what comparing their records gave, rows of the shape COMPARED_KEYS; empty where that is nothing.
+
+    Args:
+        gathered: partitions that are audited; they are judged twice, so they should be persisted.
+        clusters: the facts of each.
+        tasks: over how many the segments are spread.
+        total_bytes: the size of all segments, the others among them.
+    """
+    wanted = map_files(gathered, map_rows(of_partition(list_wanted, clusters), WANTED), WANTED)
+    files = wanted.where(F.col("file").isNotNull())
+    records = map_files(spread(files, tasks, total_bytes), read_wanted, RECORDS)
+    pairs = wanted.where(F.col("pairs").isNotNull()).withColumn("bucket", F.explode(F.sequence(F.lit(0), F.col("buckets") - 1)))
+    by_key = (*KEYS, "bucket")
+    compared = records.groupBy(*by_key).cogroup(pairs.groupBy(*by_key)).applyInArrow(compared_bucket, spark_schema(KEYS_OF_PARTITION))
+    found = compared.groupBy(*KEYS).agg(F.collect_list("keys").alias("found_keys"))
+    kind = found.schema["found_keys"].dataType
+    keys = F.coalesce(F.col("found_keys"), F.array().cast(kind)).alias("keys")
+    return gathered.join(found, on=list(KEYS), how="left").select(*gathered.columns, keys)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """What was listed.
+
+    Args:
+        replicas: directories that are audited.
+        files: segments.
+        size: their bytes.
+        offsets: replicas of `__consumer_offsets`.
+        states: replicas of `__transaction_state`.
+        copies: of the metadata log.
+        collections: replicas that were scanned on their brokers.
+        logs: the other replicas.
+        versions: that server logs tell.
+    """
+
+    replicas: int
+    files: int
+    size: int
+    offsets: int
+    states: int
+    copies: int
+    collections: int
+    logs: int
+    versions: int
+
+    @classmethod
+    def of(cls, listed: DataFrame) -> Amounts:
+        """Count rows of the shape INVENTORY."""
+        replica, is_audited = F.col("replica"), F.col("is_audited")
+        found = listed.agg(
+            F.count(F.when(is_audited, replica)),
+            F.sum(F.size(replica.segments)),
+            F.sum(F.aggregate(replica.segments, F.lit(0).cast("bigint"), lambda a, s: a + s.size_bytes)),
+            F.count(F.when(F.col("topic") == F.lit(GROUP_OFFSETS_TOPIC), replica)),
+            F.count(F.when(F.col("topic") == F.lit(TRANSACTIONS_TOPIC), replica)),
+            F.count("metadata_copy"),
+            F.count("replica.scans"),
+            F.count(F.when(replica.isNotNull() & replica.scans.isNull(), 1)),
+            F.count("versions"),
+        ).first()
+        return cls(**dict(zip(cls.__slots__, (number or 0 for number in found or [0] * len(cls.__slots__)), strict=True)))

@@ -8,29 +8,24 @@ from functools import cached_property, partial
 
 from replica_audit.formats.log_dir.names import METADATA_TOPIC
 from replica_audit.model import ReplicaFiles
-from replica_audit.partition.choices.electability import begin_row, without_log, without_set_aside
 from replica_audit.partition.choices.futures import future_rows
 from replica_audit.partition.choices.once_corrected import followers_once_corrected
-from replica_audit.partition.choices.what_if import Cut, cuts_since, leader_rows, rule_rows
+from replica_audit.partition.choices.what_if import Cut, begin_row, cuts_since, leader_rows, rule_rows, without_log, without_set_aside
 from replica_audit.partition.findings.acknowledging import acknowledging_all
-from replica_audit.partition.findings.audited import Audited
-from replica_audit.partition.findings.compared_pairs import ComparedPairs
+from replica_audit.partition.findings.audited import Audited, ComparedPairs
 from replica_audit.partition.findings.consumers import as_groups_find_it, impact_rows, is_election_open
 from replica_audit.partition.findings.found_rows import checked_row, found_rows, recovery_takes
 from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.findings.sequence_gaps import sequence_gap_findings, sequence_gap_rows
 from replica_audit.partition.findings.set_aside import Replicas, brokers_that_set_aside, set_aside_findings
 from replica_audit.partition.findings.transactions import TransactionsKnown
-from replica_audit.partition.known.cleaning import compaction
-from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadSnapshot, ReadStored
-from replica_audit.partition.known.running import is_alive, may_be_of_different_times, may_have_run
-from replica_audit.partition.known.unread_batches import UnreadBatches
+from replica_audit.partition.known.cluster_facts import ClusterFacts, is_alive, may_be_of_different_times, may_have_run
+from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, ReadSnapshot, ReadStored, UnreadBatches, compaction
 from replica_audit.partition.pairs import pair as pairs
-from replica_audit.partition.pairs.logged import in_log_order
 from replica_audit.partition.pairs.not_compared import not_compared_row, why_not_compared, with_empty_side
+from replica_audit.partition.pairs.pair import Pair, in_log_order, measure
 from replica_audit.partition.pairs.record_rows import record_rows
-from replica_audit.partition.pairs.records import FEW_BYTES, bytes_of, compared_logs, with_records
+from replica_audit.partition.pairs.records import FEW_BYTES, RecordsWanted, bytes_of, compared_logs, wanted, with_records
 from replica_audit.partition.pairs.sides import Side, as_far_as_copied, witnesses
 from replica_audit.partition.replicas import loading as replicas
 from replica_audit.partition.replicas import replica_rows
@@ -38,8 +33,8 @@ from replica_audit.partition.replicas.all_loaded import load_all
 from replica_audit.partition.replicas.corrected_checkpoints import with_refused, with_right_table
 from replica_audit.partition.replicas.damaged_batches import damaged_rows, with_known_copies
 from replica_audit.partition.replicas.known_empty import known_empty
-from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows
 from replica_audit.partition.replicas.replica_problems import gone_everywhere, knows_later
+from replica_audit.partition.replicas.replica_rows import leader_epoch_rows
 from replica_audit.protocol.cluster.leadership import (
     INFERRED,
     NO_LEADER,
@@ -456,3 +451,13 @@ class PartitionAudit:
 def _goes_on_below(log: LoadedLog, epoch: int) -> bool:
     """Whether a log ends in epochs up to one, behind higher ones than that."""
     return log.began_again is not None and log.runs[-1].leader_epoch <= epoch < max(run.leader_epoch for run in log.runs)
+
+
+def records_wanted(audit: PartitionAudit) -> RecordsWanted | None:
+    """What is to be read of an audited partition; None if nothing is."""
+    if not audit.compares_keys:
+        return None
+    pairs = (audit.pair(broker) for broker in sorted(audit.replicas) if broker != audit.leadership.leader_id)
+    found = (compared_logs(pair, measure(pair, ()), audit.cluster, audit.metadata) for pair in pairs if isinstance(pair, Pair))
+    producers = {(broker, scan.file): scan.segment.producers for broker, scan in audit.known.segments}
+    return wanted([logs for logs in found if logs is not None], list(audit.compared.values()), producers)

@@ -19,15 +19,13 @@ from replica_audit.formats.log_dir.names import METADATA_TOPIC
 from replica_audit.model import BatchRun, PartitionMetadata, Producers, ReplicaFiles, ScannedSegment, Segment, Window
 from replica_audit.partition.findings.consumers import impact_rows
 from replica_audit.partition.findings.roles import role_rows
-from replica_audit.partition.known.cleaning import compaction
-from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain
-from replica_audit.partition.known.running import is_alive, may_have_run
+from replica_audit.partition.known.cluster_facts import ClusterFacts, is_alive, may_have_run
+from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, compaction
 from replica_audit.partition.pairs.content import holds_the_beginning
 from replica_audit.partition.pairs.pair import PairKeys, lookup_rows, uncut_rows, verdict_row
 from replica_audit.partition.replicas import replica_rows
-from replica_audit.partition.replicas.leader_epochs import leader_epoch_rows
 from replica_audit.partition.replicas.loading import Loaded
+from replica_audit.partition.replicas.replica_rows import leader_epoch_rows
 from replica_audit.protocol.cluster.leadership import Leadership, farthest_copies, latest
 from replica_audit.protocol.cluster.metadata_image import ElectionKind
 from replica_audit.protocol.comparison.commitment import Context

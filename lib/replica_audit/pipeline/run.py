@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial, reduce
 
@@ -15,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from replica_audit.engine import findings as findings_of
-from replica_audit.engine.amounts import Amounts
 from replica_audit.engine.spark import (
+    Amounts,
     commits,
     gather,
     inventory,
@@ -30,9 +32,9 @@ from replica_audit.engine.spark import (
     source_rows,
     transactions,
     with_commits,
+    with_keys,
     with_transactions,
 )
-from replica_audit.engine.spark_records import with_keys
 from replica_audit.engine.tally import Tally, tally, totals
 from replica_audit.errors import AuditError, OutputError, UsageError
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -44,7 +46,7 @@ from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.past.starts import broker_starts, known_of_brokers, open_outcomes
 from replica_audit.pipeline.request import AuditRequest
-from replica_audit.pipeline.run_rows import RunRows
+from replica_audit.program import versions
 from replica_audit.progress import Progress, Stage, TellsEvent
 from replica_audit.protocol.verdict.acknowledgement import Status
 from replica_audit.report.facts.assessment import by_verdict, exit_code, labels
@@ -59,10 +61,46 @@ from replica_audit.storage.inputs.folders import location
 from replica_audit.storage.inputs.sources import Found, Root, about_cluster, discover, problems_of_input
 from replica_audit.storage.session import StageProgress, own_session, suit_size
 from replica_audit.storage.warehouse import faults
-from replica_audit.storage.warehouse.holds import Hold, take
+from replica_audit.storage.warehouse.holds import Attempt, Hold, take
 from replica_audit.storage.warehouse.table_files import TableFiles
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from replica_audit.words import count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRows:
+    """The rows of one run about some clusters, by their ids."""
+
+    warehouse: DeltaWarehouse
+    request: AuditRequest
+    clusters: tuple[str, ...]
+
+    def begin(self, attempt: Attempt, replace: bool) -> None:
+        """Write that the run has begun."""
+        self.write(attempt, {}, {cluster: {} for cluster in self.clusters or (NO_CLUSTER,)}, replace=replace)
+
+    def write(
+        self, attempt: Attempt, of_run: Mapping[str, object], of_cluster: Mapping[str, Mapping[str, object]], *, replace: bool
+    ) -> None:
+        """Write what is known when the run begins, and what `of_run` and `of_cluster`, by cluster id, say besides."""
+        request = self.request
+        common = {
+            "run_id": request.run_id,
+            "started_at": attempt.started_at,
+            "status": attempt.status,
+            "attempt": attempt.number,
+            "holder": asdict(attempt.holder) if attempt.holder else None,
+            "alive_at": attempt.alive_at,
+            "run_date": request.run_date,
+            "inputs": list(request.inputs),
+            "config": json.dumps(request.settings.model_dump(), sort_keys=True),
+            "versions": {"spark": self.warehouse.spark.version, **dict(versions("delta-spark", "pyarrow"))},
+            **of_run,
+        }
+        rows = [{**common, "cluster_id": cluster_id, **known} for cluster_id, known in of_cluster.items()]
+        frame = self.warehouse.frame(AUDIT_RUNS, rows)
+        self.warehouse.write_run(AUDIT_RUNS, frame, request.run_id, replace=replace, fence=attempt.version)
+
 
 Made = Callable[[str], DataFrame | Sequence[WrittenFile]]
 _CLUSTER = pa.schema([("cluster_id", pa.string())])

@@ -1,7 +1,8 @@
-"""Broker folders and metadata files → one row per replica directory, metadata partition or problem."""
+"""Broker folders and metadata files → one item per replica directory, metadata partition or problem, and how much there is to read."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 from replica_audit.errors import MetadataError
 from replica_audit.files.locations import located
-from replica_audit.formats.collection.broker_folder import CollectedLogDir
+from replica_audit.formats.collection.broker_folder import SOURCE, CollectedLogDir
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC
 from replica_audit.formats.metadata import metadata_files, metadata_log
 from replica_audit.formats.replicas import broker_files
@@ -17,6 +18,7 @@ from replica_audit.formats.server_log.log_writers import is_named_for_a_broker
 from replica_audit.formats.values import INVENTORY, Row, copy_row, event_row, metadata_row, replica_row
 from replica_audit.model import (
     BrokerStanding,
+    BytesToRead,
     LogDirectory,
     LoggedVersions,
     MetadataCopy,
@@ -28,8 +30,14 @@ from replica_audit.protocol.comparison.observed import LogEvent
 from replica_audit.rows.encoding import as_dict
 from replica_audit.stages import server_logs
 from replica_audit.stages.mapping import LARGE
-from replica_audit.stages.topics import topic_filter
 from replica_audit.stages.valid_rows import fitting, refuse_with_problem
+
+
+def topic_filter(topics: str) -> Callable[[str], bool]:
+    """A test of a topic's name: its whole must match the regular expression `topics` (Python's syntax); every name passes an empty one."""
+    pattern = re.compile(topics or ".*", re.DOTALL)
+    return lambda name: pattern.fullmatch(name) is not None
+
 
 _AT_ONCE = 256  # items that are held against their columns together
 _INT64 = 2**63
@@ -205,3 +213,46 @@ _LISTED: dict[str, Callable[[Source], Iterator[Item]]] = {
     "metadata": _list_metadata,
     "server-log": _list_server_log,
 }
+
+
+def bytes_to_read(items: Iterable[Item]) -> BytesToRead:
+    """Add up what an inventory names: of the audited topics, and of the consumers' offsets."""
+    compacted, partitions = set(), set()
+    replicas: list[ReplicaFiles] = []
+    for _broker, value, is_audited in items:
+        if isinstance(value, PartitionMetadata) and value.compacted:
+            compacted.add(value.topic)
+        if isinstance(value, ReplicaFiles):
+            replicas.append(value)
+            if is_audited:
+                partitions.add((value.topic, value.partition))
+            if value.cleaner_offset is not None or value.topic == GROUP_OFFSETS_TOPIC:
+                compacted.add(value.topic)
+    files, raw, cleaned, text = 0, 0, 0, 0
+    packed: dict[str, int] = {}
+    scans = {one.scans for one in replicas if one.scans is not None}
+    for replica in replicas:
+        for file in replica.segments:
+            files += 1
+            if file.source == "raw":
+                raw += file.size_bytes
+                cleaned += file.size_bytes if replica.topic in compacted else 0
+            elif file.source != SOURCE:
+                packed[file.path] = file.unpacked_bytes
+                text += 0 if file.unpacked_bytes else max(0, file.byte_end - file.byte_start)
+    return BytesToRead(
+        partitions=len(partitions),
+        replicas=len(replicas),
+        files=files,
+        raw_bytes=raw,
+        compacted_bytes=cleaned,
+        text_bytes=text + sum(packed.values()),
+        collected_bytes=sum(map(_size, scans)),
+    )
+
+
+def _size(path: str) -> int:
+    try:
+        return located(path).stat().st_size
+    except OSError:
+        return 0  # told when it is read

@@ -17,11 +17,10 @@ from replica_audit.formats.replicas.keyed_records import FLAGS, HIGH, LOW, NO_RO
 from replica_audit.formats.segment.records import MARKER, ROW, Rows, UnreadableRecords
 from replica_audit.formats.values import KEYS_OF_PARTITION, RECORDS, Row, compared_logs, keys_row, pair_row, segment_file, unread_row
 from replica_audit.model import Problem, SegmentFile
-from replica_audit.partition.audit import PartitionAudit
+from replica_audit.partition.audit import PartitionAudit, records_wanted
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition
 from replica_audit.partition.pairs.records import bytes_of
-from replica_audit.partition.records_wanted import records_wanted
 from replica_audit.rows.encoding import as_dict
 from replica_audit.stages.partitions import audit_of
 

@@ -1,4 +1,4 @@
-"""A finding → the acknowledgement that is about it, and whether it covers it."""
+"""A finding → the acknowledgement that is about it, and its row of `findings` against those of earlier runs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from replica_audit.protocol.verdict.acknowledgement import Acknowledgements, AckSubject
-from replica_audit.rows.findings import AcknowledgedBy, FoundFinding, RunFinding
+from replica_audit.protocol.verdict.acknowledgement import Acknowledgements, AckSubject, Status, is_resolved
+from replica_audit.rows.findings import AcknowledgedBy, CheckedPartition, FoundFinding, RunFinding
 from replica_audit.rows.records import MissingSequences
 
 Found = TypeVar("Found", FoundFinding, RunFinding)
@@ -65,3 +65,39 @@ def _subject(found: FoundFinding | RunFinding, at_least: int) -> AckSubject:
         broker_id=found.broker_id,
         records=max(lost_records(found), at_least),
     )
+
+
+def history_row(
+    cluster_id: str,
+    found: FoundFinding | None,
+    earlier: RunFinding | None,
+    check: CheckedPartition | None,
+    run_id: str,
+    acknowledged: Acknowledgements | None = None,
+) -> RunFinding:
+    """A row of `findings`.
+
+    Args:
+        cluster_id: whose finding it is.
+        found: the finding as this run has it; None if it does not.
+        earlier: the row of the run before, open then; None if it has none. One of the two is there.
+        check: what this run found in order in the partition; None if it did not see it.
+        run_id: of this run.
+        acknowledged: what somebody knows of in the cluster, which an earlier row that stays open is compared with again.
+
+    Returns:
+        What this run found as new or persisting; else the earlier row, as resolved if this run compared the same and found it clean, as
+        unconfirmed if not: it then stays open.
+    """
+    if found is not None:
+        first = run_id if earlier is None else earlier.first_seen_run_id
+        status = Status.NEW if earlier is None else Status.PERSISTING
+        return RunFinding.of(
+            found, run_id=run_id, cluster_id=cluster_id, first_seen_run_id=first, last_seen_run_id=run_id, status=str(status)
+        )
+    if earlier is None:
+        raise ValueError("neither this run nor the previous one has the finding")
+    is_over = check is not None and is_resolved(earlier, check)
+    if is_over:
+        return replace(earlier, run_id=run_id, status=str(Status.RESOLVED), acknowledgement=None)
+    return acknowledging(replace(earlier, run_id=run_id, status=str(Status.UNCONFIRMED)), acknowledged or Acknowledgements())

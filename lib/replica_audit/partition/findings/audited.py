@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from replica_audit.model import PartitionMetadata
-from replica_audit.partition.findings.compared_pairs import ComparedPairs
+from replica_audit.partition.choices.what_if import Cut
 from replica_audit.partition.findings.transactions import MarkerMissing
 from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.partition.pairs.record_rows import RecordRows
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause, Leadership
 from replica_audit.protocol.cluster.topic_ids import TopicIdsInDoubt
@@ -18,9 +19,9 @@ from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.partition_findings import FindingAbout
 from replica_audit.rows.findings import BatchDamage, FoundFinding
 from replica_audit.rows.history import LoggedIncident
-from replica_audit.rows.pairs import ReplicaVerdict
-from replica_audit.rows.records import DamagedBatch, OpenTransactionRow
-from replica_audit.rows.what_if import WhatIfLeader
+from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
+from replica_audit.rows.records import CompactionDifference, DamagedBatch, OpenTransactionRow, RecordDifference
+from replica_audit.rows.what_if import WhatIfLeader, WhatIfRule
 
 NOBODY, MOST_NESTED = -1, 5
 
@@ -111,3 +112,22 @@ def of_verdict(audited: Audited, verdict: ReplicaVerdict, code: str, severity: s
         mismatch=verdict.mismatch,
         damaged=audited.damage_of(verdict.follower_id),
     )
+
+
+@dataclass(slots=True, kw_only=True)
+class ComparedPairs:
+    """The rows about a partition's pairs, and the followers all of whose batches were found on the leader."""
+
+    points: list[TruncationPoint] = field(default_factory=list)
+    verdicts: list[ReplicaVerdict] = field(default_factory=list)
+    lookups: list[EpochEndOffset] = field(default_factory=list)
+    rules: list[WhatIfRule] = field(default_factory=list)
+    same_batches: list[int] = field(default_factory=list)
+    differences: list[CompactionDifference] = field(default_factory=list)
+    records: list[RecordDifference] = field(default_factory=list)
+    cuts: dict[int, Cut] = field(default_factory=dict)
+
+    def add_records(self, rows: RecordRows) -> None:
+        """Take what comparing the records of a pair gave."""
+        self.differences += rows.differences
+        self.records += rows.records

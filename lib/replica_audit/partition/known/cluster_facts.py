@@ -1,4 +1,4 @@
-"""What is true of a cluster as a whole, from the file beside its brokers and from the copies of its metadata log."""
+"""What is true of a cluster as a whole, from the file beside its brokers and from the copies of its metadata log; whether a broker ran."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from replica_audit.config import Settings
 from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata
-from replica_audit.model import LogDirectory, LoggedVersions, MetadataCopy
+from replica_audit.model import LogDirectory, LoggedVersions, MetadataCopy, ReplicaFiles
 from replica_audit.partition.known.log_directories import (
     OtherCopy,
     SharedId,
@@ -189,3 +189,47 @@ def _broker_states(head: ClusterMetadata | None, copy: MetadataCopy | None) -> d
     captured_at_ms = head.captured_at_ms
     newer = {broker.broker_id for broker in log if captured_at_ms is not None and broker.changed_ms > captured_at_ms}
     return told | {broker: state for broker, state in head.broker_states.items() if state != "unknown" and broker not in newer}
+
+
+_ALIVE = {"up": True, "paused": True, "down": False}
+
+
+def is_alive(broker_id: int, files: ReplicaFiles, cluster: ClusterFacts) -> bool | None:
+    """Whether the broker of a replica ran when its files were copied, None if unknown.
+
+    A marker of a clean shutdown lies there only while it does not. One that started again since may have done so between the copies of the
+    marker and of the replica.
+    """
+    if files.in_use:
+        return True
+    state = cluster.broker_states.get(broker_id, "")
+    if state == "stopped" and files.has_lock and not files.clean_shutdown:
+        return True  # a controlled shutdown ends with the marker, which would have been copied: the copy is of before
+    if _has_started_since(broker_id, files, cluster):
+        return True
+    return False if files.clean_shutdown else _ALIVE.get(state)
+
+
+def may_have_run(broker_id: int, files: ReplicaFiles, cluster: ClusterFacts) -> bool:
+    """Whether a broker ran while its files were copied, or may have: the metadata log has it as stopped, and its files do not say when.
+
+    Its copy may have neither the marker nor `.lock` because it began while the broker was down, when newer releases have no `.lock`, and
+    the broker had started before the marker was to be copied. Or nobody copied hidden files.
+    """
+    alive = is_alive(broker_id, files, cluster)
+    return alive is True or (alive is None and cluster.broker_states.get(broker_id) == "stopped")
+
+
+def may_be_of_different_times(broker_id: int, files: ReplicaFiles, cluster: ClusterFacts) -> bool:
+    """Whether a broker may have gone on, or started, while its files were copied one by one; `collect` sees to that itself."""
+    state = cluster.broker_states.get(broker_id)
+    is_stopped = state == "down" or (state != "up" and is_alive(broker_id, files, cluster) is False)
+    is_at_rest = state == "paused" or (is_stopped and not files.in_use)
+    return not is_at_rest and not cluster.simultaneous and files.captured_at_ms is None
+
+
+def _has_started_since(broker_id: int, files: ReplicaFiles, cluster: ClusterFacts) -> bool:
+    """Whether a broker registered again after the stop of which the copy has the marker."""
+    epoch = files.clean_shutdown_epoch
+    is_copied_apart = not cluster.simultaneous and files.captured_at_ms is None
+    return epoch is not None and is_copied_apart and cluster.broker_epochs.get(broker_id, -1) > epoch

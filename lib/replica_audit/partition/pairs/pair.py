@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
+from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT, HIGH_WATERMARKS
 from replica_audit.frozen import made_quickly
 from replica_audit.model import UNDEFINED_EPOCH, Election
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.pairs import content, second_read
-from replica_audit.partition.pairs.commits import committed_spans, removed_committed
 from replica_audit.partition.pairs.decided_columns import differing_offsets, key_counts, mismatch_column, record_counts, record_differences
-from replica_audit.partition.pairs.evidence import evidence_columns
-from replica_audit.partition.pairs.exchange_columns import learnt_epochs_column, rounds
-from replica_audit.partition.pairs.logged import did_otherwise
 from replica_audit.partition.pairs.second_read import lost_by_transaction
-from replica_audit.partition.pairs.sides import Side
-from replica_audit.protocol.cluster.leadership import Leadership
+from replica_audit.partition.pairs.sides import Side, committed_spans, removed_committed
+from replica_audit.protocol.cluster.leadership import INFERRED, Leadership
 from replica_audit.protocol.comparison.commitment import Context, Evidence, by_evidence
 from replica_audit.protocol.comparison.content import CompareMode
 from replica_audit.protocol.comparison.copied_earlier import Since, has_truncated
-from replica_audit.protocol.comparison.observed import LogEvent, ObservedTruncation, observe
+from replica_audit.protocol.comparison.observed import LogEvent, ObservedTruncation, agrees, observe
 from replica_audit.protocol.comparison.pair import (
     Comparison,
     Effect,
@@ -32,6 +29,7 @@ from replica_audit.protocol.comparison.pair import (
     difference,
     differences,
     ends_with_election,
+    learnt_epochs,
     removal_start,
     restarts_once_failed,
     still_diverged,
@@ -40,11 +38,133 @@ from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable, en
 from replica_audit.protocol.epochs.lineage import Span, covered
 from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.exchange.cuts import Removal, measure_loss
-from replica_audit.protocol.exchange.replay import RULES, Truncation
+from replica_audit.protocol.exchange.replay import RULES, Step, Truncation, is_round
 from replica_audit.protocol.exchange.replica import Replica, ReplicaState
 from replica_audit.protocol.verdict.verdict import Judgement, Severity, Verdict, judge
 from replica_audit.rows.codes import Protocol
-from replica_audit.rows.pairs import EpochEndOffset, RecordsByTransaction, ReplicaVerdict, TruncationPoint
+from replica_audit.rows.pairs import (
+    AddedTableEntry,
+    ContradictingLine,
+    EpochEndOffset,
+    EvidenceFact,
+    ExchangeRound,
+    RecordsByTransaction,
+    ReplicaVerdict,
+    TruncationPoint,
+)
+
+
+def in_log_order(events: Iterable[LogEvent]) -> Sequence[LogEvent]:
+    """Events in the order of their times; of equal ones in that of the file, or the other way round where it has the newest line first.
+
+    A line without a date stands where its file has it. Times of different files are compared by UTC where every line tells it, else as
+    the logs have them.
+    """
+    by_file: dict[str, list[LogEvent]] = {}
+    for event in sorted(events, key=lambda event: (event.path, event.line, event.byte_offset)):
+        by_file.setdefault(event.path, []).append(event)
+    is_utc = all(event.time_ms is not None for found in by_file.values() for event in found)
+    placed: list[tuple[str | int, str, int, LogEvent]] = []
+    for path, found in by_file.items():
+        oriented = found[::-1] if found[0].newest_first else found
+        dated = [event.time for event in oriented if event.time]
+        told = dated[0] if dated else ""
+        for place, event in enumerate(oriented):
+            told = event.time or told
+            placed.append((event.time_ms if is_utc and event.time_ms is not None else told, path, place, event))
+    began = {path: min(time for time, of, _, _ in placed if of == path) for path in by_file}
+    return [event for *_, event in sorted(placed, key=lambda one: (one[0], began[one[1]], one[1], one[2]))]
+
+
+def did_otherwise(seen: ObservedTruncation, comparison: Comparison, *, leader_epoch: int, after_copy: bool) -> ContradictingLine | None:
+    """What the broker did that the rule does not say, with file and line; None if nothing contradicts the rule."""
+    return agrees(
+        seen,
+        comparison.effect.truncation,
+        comparison.follower.log.log_end_offset,
+        leader_id=comparison.leader.broker_id,
+        leader_epoch=leader_epoch if leader_epoch >= 0 else None,
+        after_copy=after_copy,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceColumns:
+    """The columns of the same names."""
+
+    rests_on: tuple[EvidenceFact, ...] | None = None
+    evidence: str | None = None
+
+
+def evidence_columns(leader: Side, follower: Side, leadership: Leadership, comparison: Comparison, judgement: Judgement) -> EvidenceColumns:
+    """The columns `rests_on`, fact by fact, and `evidence`, all of it as one text; null where nothing had to be shown."""
+    if judgement.verdict in (Verdict.IDENTICAL, Verdict.LAGGING, Verdict.CONSISTENT):
+        return EvidenceColumns()
+    at = next((v for v in (comparison.divergence_offset, comparison.cut) if v is not None), comparison.follower.log.log_end_offset)
+    leads = "compared with" if leadership.source == INFERRED else "leader"  # who is inferred may not lead
+    facts = [_at(role, side, at) for role, side in ((leads, leader), ("follower", follower))]
+    facts += _of_checkpoints(leader, follower, judgement)
+    return EvidenceColumns(rests_on=tuple(facts), evidence="; ".join(fact.text for fact in facts))
+
+
+def _of_checkpoints(leader: Side, follower: Side, judgement: Judgement) -> Iterator[EvidenceFact]:
+    files = follower.loaded.files
+    if files.high_watermark is not None:
+        path = files.beside(HIGH_WATERMARKS)
+        yield _fact(path, follower, f"{path}: {files.high_watermark}", files.high_watermark)
+    if judgement.verdict in (Verdict.EPOCH_TABLE_ONLY, Verdict.CANNOT_REJOIN):
+        for side in (leader, follower):
+            path = side.loaded.files.inside(EPOCH_CHECKPOINT)
+            yield _fact(path, side, path)
+
+
+def _at(role: str, side: Side, offset: int) -> EvidenceFact:
+    """What a replica's file has at an offset."""
+    path = str(side.loaded.file_at(offset))
+    held = next((span for span in side.replica.history if span.first_offset <= offset < span.end_offset), None)
+    if held is None:
+        text = f"{role} {side.replica.broker_id}: {path} ends at {side.replica.log.log_end_offset}, nothing at {offset}"
+        return _fact(path, side, text, offset)
+    name = f"epoch {held.leader_epoch}" if held.leader_epoch >= 0 else "no epoch"
+    return _fact(path, side, f"{role} {side.replica.broker_id}: {path} has {name} at {offset}", offset, held.leader_epoch)
+
+
+def _fact(path: str, side: Side, text: str, offset: int | None = None, leader_epoch: int | None = None) -> EvidenceFact:
+    return EvidenceFact(path=path, broker_id=side.replica.broker_id, offset=offset, leader_epoch=leader_epoch, text=text)
+
+
+@once
+def rounds(truncation: Truncation) -> tuple[ExchangeRound, ...]:
+    """Return the leader's answers of an exchange, in order."""
+    return tuple(_round(step) for step in truncation.steps if is_round(step, truncation.protocol))
+
+
+def learnt_epochs_column(leader: ReplicaState, effect: Effect) -> tuple[AddedTableEntry, ...]:
+    """The entries that the follower's table gets with what it fetches."""
+    found = learnt_epochs(leader, effect)
+    return tuple(AddedTableEntry(epoch=entry.epoch, start_offset=entry.start_offset) for entry in found)
+
+
+def _round(step: Step) -> ExchangeRound:
+    def known(epoch: int | None) -> int | None:
+        return None if epoch is None or epoch < 0 else epoch
+
+    own = step.own_lookup
+    return ExchangeRound(
+        requested_epoch=known(step.requested_epoch),
+        answered_epoch=known(step.answered_epoch),
+        answered_end_offset=step.answered_end_offset,
+        truncate_to=step.truncate_to,
+        complete=step.complete,
+        request=step.request,
+        decided_by=step.case,
+        log_end_offset=step.log_end_offset,
+        own_epoch=None if own is None else own.epoch,
+        own_end_offset=None if own is None else own.start_offset,
+        out_of_range=step.out_of_range,
+        restart_offset=step.restart_offset,
+        dropped_epochs=tuple(step.dropped_epochs),
+    )
 
 
 @made_quickly

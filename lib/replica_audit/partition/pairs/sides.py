@@ -1,4 +1,4 @@
-"""One replica of a pair, or of a partition in which every replica is tried as the leader."""
+"""One replica of a pair, or of a partition in which every replica is tried as the leader, with the commits in what it removes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.protocol.comparison.commitment import Context
+from replica_audit.protocol.comparison.commitment import Committed, Context
 from replica_audit.protocol.comparison.copied_earlier import seen_as_far
+from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.verdict.verdict import Judgement, Verdict
+from replica_audit.rows.pairs import CommittedSpan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,3 +37,25 @@ def witnesses(replicas: Mapping[int, Replica], leader: Replica, follower: Replic
         and not replica.unreadable
         and (not replica.topic_id or not follower.topic_id or replica.topic_id == follower.topic_id)
     ]
+
+
+def removed_committed(comparison: Comparison, judgement: Judgement) -> Sequence[Committed]:
+    """Return what of a pair was committed; nothing where the comparison proves nothing: then no loss may be summed up."""
+    return () if judgement.verdict is Verdict.INCONCLUSIVE else comparison.committed
+
+
+def committed_spans(found: Sequence[Committed]) -> tuple[CommittedSpan, ...]:
+    """Return the offsets, each with what proves that they were committed."""
+    return tuple(
+        CommittedSpan(
+            evidence=str(one.bound.evidence),
+            leader_epoch=span.leader_epoch,
+            first_offset=span.first_offset,
+            end_offset=span.end_offset,
+            broker_id=one.bound.broker_id,
+            metadata_offset=one.bound.metadata_offset,
+            not_ruled_out=tuple(sorted(str(doubt) for doubt in one.bound.doubts)),
+        )
+        for one in found
+        for span in one.spans
+    )

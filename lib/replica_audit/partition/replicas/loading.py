@@ -23,8 +23,8 @@ from replica_audit.model import (
     StoredDamage,
 )
 from replica_audit.partition.known.known_partition import ReadAgain, ReadSnapshot, ReadStored
-from replica_audit.partition.replicas.index_problems import as_index_misleads
 from replica_audit.partition.replicas.replica_problems import (
+    as_index_misleads,
     as_recovered,
     cleaner_offset,
     emptied_problem,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from replica_audit.formats.indexes import TRANSACTION_INDEX_KIND
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT, HIGH_WATERMARKS, LOG_STARTS
 from replica_audit.formats.segment.segment_scan import ENDS_IN_NO_BATCH, GOES_BACK, IF_IT_LEADS
-from replica_audit.model import PartitionMetadata, Problem, ReplicaFiles, Segment
+from replica_audit.model import MISLEADING_INDEX, PERHAPS_MISLEADING_INDEX, PartitionMetadata, Problem, ReplicaFiles, Segment
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 
 _LOG_WAS_LONGER = (
@@ -175,3 +176,42 @@ def gone_everywhere(files: ReplicaFiles, end: int, committed: int) -> Problem:
         f"{end}..{committed - 1} had been committed and are gone",
         remedy="look for an earlier copy; else the records are lost",
     )
+
+
+_CODES = (MISLEADING_INDEX, PERHAPS_MISLEADING_INDEX)
+
+
+def as_index_misleads(
+    problem: Problem,
+    files: ReplicaFiles,
+    segment: Segment,
+    segments: Sequence[Segment],
+    log_start_offset: int,
+    *,
+    alive: bool | None,
+    compacted: bool,
+) -> Problem | None:
+    """A problem of a segment as it is reported; None of an index by which no broker is misled, or perhaps none.
+
+    Args:
+        problem: any of the segment.
+        files: of the replica.
+        segment: the one.
+        segments: of the replica, that count, in the order of their offsets.
+        log_start_offset: of the replica.
+        alive: whether the broker ran when its files were copied; None if unknown.
+        compacted: whether batches may be missing without harm.
+    """
+    if problem.code not in _CODES:
+        return problem
+    following = next((one.base_offset for one in segments if one.base_offset > segment.base_offset), None)
+    if files.state != "current" or (following is not None and following <= log_start_offset):
+        return None
+    if not files.clean_shutdown and not alive and (following is None or following > (files.recovery_point or 0)):
+        return None
+    is_cleaned = compacted or cleaner_offset(files) != 0
+    if problem.kind == TRANSACTION_INDEX_KIND and compacted:
+        return None  # the cleaner writes it anew, without transactions the records of which are gone
+    if alive is not False and (following is None or is_cleaned or problem.code != MISLEADING_INDEX):
+        return None
+    return replace(problem, code=MISLEADING_INDEX)
