@@ -1,9 +1,11 @@
-"""Frozen dataclasses of which an audit makes millions."""
+"""Cheap values: frozen dataclasses of which an audit makes millions, and pure functions that keep their last answers."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 _T = TypeVar("_T")
 
@@ -46,3 +48,31 @@ def made_quickly(kind: type[_T]) -> type[_T]:
 
 
 _BECOME = object.__dict__["__class__"].__set__
+
+
+# Asking a pure function once: the replicas of a partition are nearly always the same, and so are the questions about them.
+
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+_KEPT = 8  # questions: of a partition, and of the one before
+
+
+def once(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
+    """The function, which keeps its answers to the last few questions.
+
+    Its arguments are compared, not hashed: parts that are the same objects cost nothing, others mostly differ at their beginning. Neither
+    arguments nor answers may be changed by anyone.
+    """
+    kept: list[tuple[tuple[Any, dict[str, Any]], Answer]] = []
+
+    @wraps(function)
+    def asked(*args: Asked.args, **named: Asked.kwargs) -> Answer:
+        question = (args, named)
+        for known, answer in kept:
+            if known == question:
+                return answer
+        found = function(*args, **named)
+        kept[:] = [(question, found), *kept[: _KEPT - 1]]
+        return found
+
+    return asked

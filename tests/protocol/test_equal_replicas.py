@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from replica_audit.frozen import once
 from replica_audit.model import Segment, Window
 from replica_audit.protocol.comparison.content import add_digest, compare_windows, merged, walk_windows, window
 from replica_audit.protocol.comparison.pair import Comparison, still_diverged
 from replica_audit.protocol.epochs import lineage
 from replica_audit.protocol.epochs.epoch_table import epoch_for_offset, latest_epoch, table
 from replica_audit.protocol.epochs.lineage import UNSTAMPED, Span, differences, walked_differences
-from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.epochs.replica_log import LoadedLog, contradiction, load_log
 from replica_audit.protocol.exchange.replay import RULES
 from replica_audit.protocol.exchange.replica import Replica

@@ -16,6 +16,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from replica_audit.formats.log_dir.names import METADATA_TOPIC
+from replica_audit.frozen import once
 from replica_audit.model import BatchRun, PartitionMetadata, Producers, ReplicaFiles, ScannedSegment, Segment, Window
 from replica_audit.partition.findings.consumers import impact_rows
 from replica_audit.partition.findings.roles import role_rows
@@ -31,7 +32,6 @@ from replica_audit.protocol.cluster.metadata_image import ElectionKind
 from replica_audit.protocol.comparison.commitment import Context
 from replica_audit.protocol.comparison.content import CompareMode, merged
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable, table
-from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.epochs.replica_log import load_log
 from replica_audit.protocol.exchange.replica import Replica, ReplicaState
 from replica_audit.protocol.transactions.open_transactions import open_transactions

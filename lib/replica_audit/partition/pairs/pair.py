@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT, HIGH_WATERMARKS
-from replica_audit.frozen import made_quickly
+from replica_audit.frozen import made_quickly, once
 from replica_audit.model import UNDEFINED_EPOCH, Election
 from replica_audit.partition.known.known_partition import UnreadBatchesError
 from replica_audit.partition.pairs import content, second_read
@@ -36,7 +36,6 @@ from replica_audit.protocol.comparison.pair import (
 )
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable, end_offset_for, kip101_end_offset_for
 from replica_audit.protocol.epochs.lineage import Span, covered
-from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.exchange.cuts import Removal, measure_loss
 from replica_audit.protocol.exchange.replay import RULES, Step, Truncation, is_round
 from replica_audit.protocol.exchange.replica import Replica, ReplicaState

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from replica_audit.formats.log_dir.names import METADATA_TOPIC, SNAPSHOT
 from replica_audit.formats.segment.segment_scan import NO_BATCH, TEXT_NOT_WHOLE
-from replica_audit.frozen import made_quickly
+from replica_audit.frozen import made_quickly, once
 from replica_audit.model import (
     NOT_USED,
     BatchHeader,
@@ -37,7 +37,6 @@ from replica_audit.partition.replicas.replica_problems import (
 from replica_audit.protocol.epochs.checkpoint_repair import Correction
 from replica_audit.protocol.epochs.epoch_table import EMPTY, table
 from replica_audit.protocol.epochs.lineage import Span, history_of_runs, history_with_remote
-from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.epochs.replica_log import LoadedLog, after_swaps, emptied_segment, epochs_from_runs, load_log
 from replica_audit.protocol.exchange.replica import Look, Replica
 from replica_audit.protocol.transactions.open_transactions import OpenTransaction

@@ -7,6 +7,7 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any
 
+from replica_audit.frozen import once
 from replica_audit.model import UNDEFINED_EPOCH, BatchRun, PartitionMetadata, ScannedSegment
 from replica_audit.partition.replicas.corrected_checkpoints import corrected_content
 from replica_audit.partition.replicas.loading import Loaded
@@ -15,7 +16,6 @@ from replica_audit.protocol.cluster.metadata_image import ElectionKind
 from replica_audit.protocol.epochs.checkpoint_repair import ReconciledEpoch, Undetermined, reconcile
 from replica_audit.protocol.epochs.epoch_table import EMPTY, joined
 from replica_audit.protocol.epochs.lineage import covered
-from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.rows.blocks import RowBlock
 from replica_audit.rows.columns import utc

@@ -13,9 +13,9 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
+from replica_audit.frozen import once
 from replica_audit.model import BatchRun
 from replica_audit.protocol.epochs.epoch_table import EpochTable, epoch_for_offset, table
-from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.epochs.replica_log import LoadedLog, epochs_from_runs
 
 

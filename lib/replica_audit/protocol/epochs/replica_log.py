@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from replica_audit.frozen import once
 from replica_audit.model import UNDEFINED_EPOCH, BatchRun, Segment, Window
 from replica_audit.protocol.epochs.epoch_table import (
     EMPTY,
@@ -21,7 +22,6 @@ from replica_audit.protocol.epochs.epoch_table import (
     truncate_from_end,
     truncate_from_start,
 )
-from replica_audit.protocol.epochs.once import once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

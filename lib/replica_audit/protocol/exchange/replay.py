@@ -9,10 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from replica_audit.frozen import made_quickly
+from replica_audit.frozen import made_quickly, once
 from replica_audit.model import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, end_offset_for, kip101_end_offset_for, latest_epoch
-from replica_audit.protocol.epochs.once import once
 from replica_audit.protocol.exchange.replica import ReplicaState, restarted, truncated
 from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange, Protocol
 from replica_audit.rows.pairs import HighWatermarkFallback
