@@ -30,7 +30,6 @@ from replica_audit.errors import AuditError, UsageError
 from replica_audit.program import VERSION
 from replica_audit.progress import TellsEvent, to_all
 from replica_audit.run_ids import new_run_id, refuse_run_id
-from replica_audit.webhook.posting import webhook_address
 
 if TYPE_CHECKING:
     from replica_audit.past.run import PastRun
@@ -83,6 +82,8 @@ def _post_failure(given: argparse.Namespace, exit_code: int, error: str) -> None
 
 
 def _post(given: argparse.Namespace, exit_code: int, document: Callable[[AboutRun], bytes], html: str | None = None) -> None:
+    from replica_audit.webhook.posting import webhook_address
+
     try:
         settings = settings_of(given)
         address = webhook_address(settings.webhook_url_file)
@@ -152,6 +153,8 @@ def _refuse(given: argparse.Namespace, *, thorough: bool) -> None:
     is_set = any(option.setting in vars(given) for option in COMMAND.options if option.setting)
     follow_links = False
     if given.config or is_set or any(name.startswith("REPLICA_AUDIT__") for name in os.environ):
+        from replica_audit.webhook.posting import webhook_address
+
         settings = settings_of(given)  # takes long to import
         webhook_address(settings.webhook_url_file)
         follow_links = settings.follow_links
