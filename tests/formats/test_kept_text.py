@@ -122,10 +122,10 @@ def test_a_text_that_could_not_be_read_is_opened_again(tmp_path: Path) -> None:
 
 
 def test_batches_that_are_not_read_to_the_end_leave_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = []
+    opened, really_open = [], text_files.open_text
 
     def open_text(path: Path) -> Any:
-        opened.append(text_files.open_text(path))
+        opened.append(really_open(path))
         return opened[-1]
 
     monkeypatch.setattr("replica_audit.files.text_files.open_text", open_text)
