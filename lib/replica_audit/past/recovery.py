@@ -218,10 +218,11 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
     wrong = ds.field("corrected_checkpoint").is_valid() | ds.field("unreadable_reason").is_valid()
     corrected = _rows(run, REPLICA_LOGS, ReplicaLog, own & wrong)
     never_fetch = _found_now(run, own, (PartitionCode.FETCH_FAILS_FOREVER,))
+    lack_markers = _found_now(run, own, (PartitionCode.MARKER_MISSING,))
     at_ends = _found_now(run, own, BAD_ENDS)
     starts = _starts(run, own)
     keys = (
-        {key[:2] for key in (*never_fetch, *at_ends)}
+        {key[:2] for key in (*never_fetch, *lack_markers, *at_ends)}
         | keys_of(offline)
         | keys_of(verdicts)
         | keys_of(groups)
@@ -248,6 +249,8 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         bad_ends=tuple(sorted(at_ends)),
         short_copies=frozenset(_found_now(run, own, (PartitionCode.ENDS_BELOW_HIGH_WATERMARK,))),
         never_fetch=frozenset(never_fetch),
+        lack_markers=frozenset(lack_markers),
+        agreeing=_agreeing(run, own, {*never_fetch, *lack_markers}),
         doubted=_rows(run, INPUT_ERRORS, ReportedProblem, own & (ds.field("code").isin(WHOSE_FILES) | _is_small_file())),
         starts=starts,
         broker_starts=_rows(run, BROKER_STARTS, BrokerStart, own),
@@ -256,6 +259,15 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         missing=missing_part(run, cluster_id),
     )
     return without_gone(facts, gone)
+
+
+def _agreeing(run: PastRun, own: ds.Expression, replicas: Collection[ReplicaKey]) -> tuple[ReplicaVerdict, ...]:
+    """Their verdicts that are no findings."""
+    if not replicas:
+        return ()
+    is_clean = own & (ds.field("severity") == str(Severity.NONE)) & _topics({replica[:2] for replica in replicas})
+    found = _rows(run, REPLICA_VERDICTS, ReplicaVerdict, is_clean)
+    return tuple(one for one in found if (*one.key, one.follower_id) in replicas)
 
 
 def _not_read(run: PastRun, own: ds.Expression, unreadable: Sequence[ReplicaLog]) -> frozenset[ReplicaKey]:

@@ -7,6 +7,7 @@ from shlex import split
 
 from replica_audit.recovery.commands import SERVER, Tools, abort_arguments, rows_csv, script
 from replica_audit.recovery.facts import RecoveryFacts, ReplicaKey
+from replica_audit.recovery.gone import brokers_shown
 from replica_audit.recovery.names import file_name, partition_shown, shown
 from replica_audit.recovery.steps import (
     Check,
@@ -21,6 +22,7 @@ from replica_audit.recovery.steps import (
     Stage,
 )
 from replica_audit.rows.history import ConsumerImpact
+from replica_audit.rows.records import TransactionFacts
 from replica_audit.words import count
 
 _ABORT, _RESET, _PREVIEW = "abort-transactions.sh", "reset-groups.sh", "reset-groups-preview.sh"
@@ -42,9 +44,9 @@ def transactions(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> PlanP
     for one in facts.transactions:
         where = f"{partition_shown(one.topic, one.partition)}, from offset {one.first_offset} (producer {one.producer_id})"
         stop = f"read_committed consumers of it still wait at {one.last_stable_offset}"
-        if one.may_be_committed or (one.may_be_committed is None and one.coordinator_state == _COMMITTED):
+        if is_taken_for_committed(one):
             why = (
-                "its coordinator says CompleteCommit: its producer considers the records committed; save "
+                f"{committed_by(one)}: its producer considers the records committed; save "
                 f"{one.first_offset}..{one.last_offset} before you abort it ({stop} until then)"
             )
         elif one.leader_source == _INFERRED or (one.topic, one.partition) in facts.leaderless:
@@ -78,6 +80,17 @@ def transactions(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> PlanP
         files=(PlanFile(name=_ABORT, content=script(lines), executable=True),),
     )
     return PlanPart(steps=(step,), refusals=tuple(refusals))
+
+
+def is_taken_for_committed(one: TransactionFacts) -> bool:
+    """Whether its producer takes a transaction for committed: no plan ends it, its records have to be saved first."""
+    return bool(one.may_be_committed) or (one.may_be_committed is None and one.coordinator_state == _COMMITTED)
+
+
+def committed_by(one: TransactionFacts) -> str:
+    """What says that a transaction was committed."""
+    brokers = [other.broker_id for other in one.elsewhere or () if other.outcome == "committed"]
+    return f"the marker on {brokers_shown(brokers)} is a COMMIT" if brokers else f"its coordinator says {one.coordinator_state}"
 
 
 def group_resets(facts: RecoveryFacts, policy: GroupPolicy, tools: Tools, waiting: Collection[ReplicaKey] = ()) -> PlanPart:

@@ -107,9 +107,10 @@ class RecoveryFacts:
     cluster's truncation rule. `not_read`: unreadable replicas of which the audit could not read a file, or the directory; `had_a_tail`:
     those that by an earlier run hold what their leader does not, which this run could not check; `bad_ends`: one for each finding about the
     end of a replica's log; `short_copies` those of them whose copies end below their own high watermark; `never_fetch`: followers whose
-    fetcher fails forever. `doubted`: problems of the input that make it a guess whose files they are. `kafka_version`: the lowest of the
-    brokers. `starts`: what brokers' starts do to replicas for which they are not plainly safe; `broker_starts`: a row for each broker.
-    `held`: brokers that the plan does not start as they are.
+    fetcher fails forever; `lack_markers`: replicas without the end of a transaction, which they do not fetch any more; `agreeing`: the
+    verdicts of these two where they are no findings. `doubted`: problems of the input that make it a guess whose files they are.
+    `kafka_version`: the lowest of the brokers. `starts`: what brokers' starts do to replicas for which they are not plainly safe;
+    `broker_starts`: a row for each broker. `held`: brokers that the plan does not start as they are.
     """
 
     run_id: str
@@ -132,6 +133,8 @@ class RecoveryFacts:
     missing: MissingPart | None = None
     short_copies: frozenset[ReplicaKey] = frozenset()
     never_fetch: frozenset[ReplicaKey] = frozenset()
+    lack_markers: frozenset[ReplicaKey] = frozenset()
+    agreeing: tuple[ReplicaVerdict, ...] = ()
     doubted: tuple[ReportedProblem, ...] = ()
     kafka_version: str | None = None
     starts: tuple[ReplicaStart, ...] = ()
@@ -236,6 +239,14 @@ class RecoveryFacts:
     def verdict_of(self) -> dict[ReplicaKey, ReplicaVerdict]:
         """The finding about each follower that has one."""
         return {(*one.key, one.follower_id): one for one in self.verdicts}
+
+    def compared(self, replica: ReplicaKey) -> ReplicaVerdict | None:
+        """What a follower came to, whether that is a finding or not; None where it was not asked for."""
+        return self.verdict_of.get(replica) or self._agreeing.get(replica)
+
+    @cached_property
+    def _agreeing(self) -> dict[ReplicaKey, ReplicaVerdict]:
+        return {(*one.key, one.follower_id): one for one in self.agreeing}
 
     def is_stopped(self, broker: int) -> bool | None:
         """Whether the run saw a broker stopped; None where nothing shows it."""

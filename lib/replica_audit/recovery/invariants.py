@@ -148,7 +148,7 @@ def _rebuilds(facts: RecoveryFacts, state: State, action: Action) -> Iterator[Br
         return
     replica = action.replica
     key, broker = replica[:2], replica[2]
-    verdict, roles = facts.verdict_of.get(replica), facts.replicas.get(key, [])
+    verdict, roles = facts.compared(replica), facts.replicas.get(key, [])
     in_sync = state.isr.get(key, set()) - {broker}
     minimum = next((role.min_insync_replicas for role in roles if role.min_insync_replicas is not None), None)
     is_held = (

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
+from replica_audit.model import UNDEFINED_EPOCH
 from replica_audit.model.replicas import NOT_READ_WHOLE
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
 from replica_audit.protocol.verdict.acknowledgement import AckState
@@ -103,6 +104,8 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
     if offline is None and verdict is not None:
         is_final = _is_stopped(rows, broker) or any(one.code == PartitionCode.FETCH_FAILS_FOREVER for one in found)
         reasons |= set(_under_leader(verdict, is_final=is_final))
+        if _is_clean_under_undated(rows, verdict):
+            reasons.add(StartBecause.LEADER_GUESSED)
         loss = _cut(verdict) if _truncates_alone(verdict) or StartBecause.EMPTIES in reasons else _NOTHING
         if StartBecause.LEADER_GUESSED not in reasons and _takes_the_end(verdict):
             reasons.discard(StartBecause.TORN_END)  # nothing is appended behind it
@@ -255,6 +258,12 @@ def _under_leader(verdict: ReplicaVerdict, *, is_final: bool) -> Iterator[StartB
         yield StartBecause.NOT_COMPARED
     if _truncates_alone(verdict):
         yield StartBecause.TRUNCATES
+
+
+def _is_clean_under_undated(rows: AuditedRows, verdict: ReplicaVerdict) -> bool:
+    """Whether a follower only lacks records of a leader of which nobody says in which epoch it leads: it may be of before an election."""
+    is_undated = any(one.leader_id >= 0 and one.leader_epoch == UNDEFINED_EPOCH for one in rows.roles)
+    return is_undated and verdict.verdict in _CLEAN and verdict.verdict != Verdict.IDENTICAL
 
 
 def _truncates_alone(verdict: ReplicaVerdict) -> bool:

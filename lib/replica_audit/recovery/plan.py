@@ -17,7 +17,7 @@ from replica_audit.recovery.names import partition_shown, some
 from replica_audit.recovery.questions import asking, questions, questions_about_brokers
 from replica_audit.recovery.rebuilds import rebuild_steps, rebuilds
 from replica_audit.recovery.replacing import replacing
-from replica_audit.recovery.start_text import SAID_OF
+from replica_audit.recovery.start_text import SAID_OF, of_transactions
 from replica_audit.recovery.starting import corrections, starts
 from replica_audit.recovery.state import Removal, apply, first_state
 from replica_audit.recovery.steps import (
@@ -263,7 +263,9 @@ def _instead(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> Iterator[
     cut = [one for one in cut if not {(*one.key, one.follower_id), (*one.key, one.leader_id)} & set(waiting)]
     worst = sorted(cut, key=lambda one: (-(one.removed_committed or 0), -(one.loses_records or 0), one.key))
     for one in worst[:_MOST]:
-        lost = "an unknown number of records" if one.loses_records is None else records_lost(one.loses_records, one.removed_committed or 0)
+        lost = "an unknown number of records"
+        if one.loses_records is not None:
+            lost = of_transactions(one) or records_lost(one.loses_records, one.removed_committed or 0)
         yield (
             f"{partition_shown(*one.key)}: under broker {one.leader_id}, which leads now, broker {one.follower_id} truncates {lost}; "
             f"{_price_of_follower(facts, one)}."

@@ -24,6 +24,8 @@ _UNDECIDED = {
 }
 _ONE_AT_A_TIME = "another replica of it is rebuilt in this plan: audit again after that"
 _OTHER_KEYS = "compaction left other keys on the two: see in `explain` which replica is wrong before you delete one"
+_NEVER_FETCHES = "its leader refuses its fetches forever"
+_LACKS_MARKER = "it lacks the end of a transaction, and once it leads, read_committed consumers stop there for good"
 _COMPACTED = "it is compacted, and equal offsets do not show that the leader has its keys: audit with --compare records"
 
 
@@ -35,7 +37,7 @@ def rebuilds(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> tuple[dic
     for replica, reason in _ill(facts):
         if replica in waiting or (*replica[:2], _leader(facts, replica)) in waiting or replica[2] in facts.gone:
             continue
-        verdict = facts.verdict_of.get(replica)
+        verdict = facts.compared(replica)
         why = (
             _undecided(verdict)
             or (STAYS_DIVERGED if replica in diverged else None)
@@ -60,10 +62,10 @@ def _ill(facts: RecoveryFacts) -> Iterator[tuple[ReplicaKey, str]]:
             yield replica, verdict.verdict
         elif lacks_keys(verdict) and not settled and verdict.key not in facts.leaderless:
             yield replica, "its cleaner had compacted beyond the offset to which it truncates: it lacks keys then"
-    for replica in sorted(facts.never_fetch):
+    for replica in sorted(facts.never_fetch | facts.lack_markers):
         known = facts.verdict_of.get(replica)
         if replica not in facts.corrected and replica[:2] not in facts.leaderless and (known is None or known.verdict not in _REBUILT):
-            yield replica, "its leader refuses its fetches forever"
+            yield replica, _NEVER_FETCHES if replica in facts.never_fetch else _LACKS_MARKER
 
 
 def _held_up(facts: RecoveryFacts, replica: ReplicaKey, waiting: Collection[ReplicaKey]) -> str | None:

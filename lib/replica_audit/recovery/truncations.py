@@ -10,6 +10,7 @@ from replica_audit.recovery.elections import best_choice, leaders_by_plan
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, cut_as_corrected, will_be_cut
 from replica_audit.recovery.gone import brokers_shown, unknown_of_gone
 from replica_audit.recovery.names import cell, partition_shown
+from replica_audit.recovery.start_text import lost_text
 from replica_audit.rows.findings import ElectionChoice
 from replica_audit.rows.what_if import FollowerCut
 from replica_audit.words import count
@@ -151,6 +152,9 @@ def _records(cut: FollowerCut, log_end_offset: int | None) -> str:
     if cut.removed_records is None:
         end = "" if log_end_offset is None else f" (its log ends at {log_end_offset})"
         return f", not known how many records{end}"
+    split = cut.lost_by_transaction
+    if split is not None and split.total == cut.removed_records and split.markers:  # else the leader holds a part
+        return f": {lost_text(split.total, cut.removed_committed, split)}"
     proven = f", {cut.removed_committed} committed" if cut.removed_committed else ""
     return f" ({count(cut.removed_records, 'record')}{proven})"
 

@@ -1,14 +1,16 @@
-"""What an operator does about the damaged batches and the open transactions of a partition."""
+"""What an operator does about what was found of a partition: damaged batches, open transactions, and what is no verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from shlex import join
 
 from replica_audit.errors import visible
 from replica_audit.program import option
 from replica_audit.protocol.transactions.open_transactions import HangsBecause
+from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.recovery.commands import abort_arguments, abort_by_producer
+from replica_audit.recovery.endings import committed_by, is_taken_for_committed
 from replica_audit.report.layout.paragraphs import CommandLine, listed, offsets
 from replica_audit.rows.records import DamagedBatch, TransactionElsewhere, TransactionFacts
 from replica_audit.words import count
@@ -195,6 +197,25 @@ def about_the_tool(found: Sequence[TransactionFacts]) -> str:
     return ""
 
 
+_OF_FINDINGS: Mapping[str, str] = {
+    PartitionCode.MARKER_MISSING: "Before this replica may lead, rebuild it from the leader: the plan (--plan DIR) has the steps.",
+    PartitionCode.WILL_BECOME_STRAY: (
+        "Do not start this broker before the directory was copied. If the broker has a partition.metadata there, copy that, too, and audit "
+        "again: then the log is read as it is."
+    ),
+    PartitionCode.STRAY_HOLDS_RECORDS: "Copy the directory before anybody deletes it: --salvage saves its records.",
+    PartitionCode.REMOVED_BELOW_HIGH_WATERMARK: (
+        "If the leader holds these offsets (see the pairs), the follower has fetched them again; else only a copy of before has them, or "
+        "the application."
+    ),
+}
+
+
+def finding_step(code: str) -> str | None:
+    """What to do about a finding of a partition; None where its own section says that, or the plan alone."""
+    return _OF_FINDINGS.get(code)
+
+
 def save_first(one: TransactionFacts, topic: str, partition: int) -> str | None:
     """What to save before a transaction is aborted, or to look at; None if nobody takes it for committed."""
     if one.may_be_committed is False:
@@ -209,16 +230,9 @@ def save_first(one: TransactionFacts, topic: str, partition: int) -> str | None:
         hidden = "once it is aborted read_committed consumers never see them"
         return f"First look at {records}: whether they should have been committed is not known, and {hidden}. {read}"
     return (
-        f"First save {records}: {_committed_by(one)}, so its producer considers them committed, and once it is aborted read_committed "
+        f"First save {records}: {committed_by(one)}, so its producer considers them committed, and once it is aborted read_committed "
         f"consumers never see them. {read}"
     )
-
-
-def _committed_by(one: TransactionFacts) -> str:
-    brokers = [other.broker_id for other in one.elsewhere if other.outcome == "committed"]
-    if brokers:
-        return f"the marker on broker {listed(brokers)} is a COMMIT"
-    return f"its coordinator says {one.coordinator_state}"
 
 
 def to_be_saved(found: Sequence[TransactionFacts], topic: str, partition: int) -> Iterator[str]:
@@ -237,14 +251,19 @@ def in_short(found: Sequence[TransactionFacts], topic: str, partition: int) -> I
     first, several = found[0], len(found) > 1
     why = _WHY.get(first.hangs_because or "", first.hangs_because or "")
     yield " ".join([f"why{' the first' if several else ''}: {why}.", *_groups(first)])
-    committed = [one for one in found if one.may_be_committed]
+    committed = [one for one in found if is_taken_for_committed(one)]
     if committed:
         where = ", ".join(f"{one.first_offset} ({visible(one.transactional_id or f'producer {one.producer_id}')})" for one in committed)
-        by = _committed_by(committed[0])
+        by = committed_by(committed[0])
         which = "one" if len(committed) == 1 else "ones"
         hidden = "once aborted, read_committed consumers never see them"
         yield f"save first: the records of the {which} from offset {where}. {by[:1].upper()}{by[1:]}; {hidden}."
-    yield "to end the first, and then the others in the same way:" if several else "to end it:"
-    yield CommandLine(" ".join(abort_command(first, topic, partition)))
+    ending = [one for one in found if one not in committed]
+    if ending:
+        others = ", and others that are not committed in the same way" if len(ending) > 1 else ""
+        yield f"to end the one from offset {ending[0].first_offset}{others}:" if several else "to end it:"
+        yield CommandLine(" ".join(abort_command(ending[0], topic, partition)))
+    else:
+        yield "how to end them then is in `explain`."
     if about_the_tool(found):
         yield about_the_tool(found)

@@ -505,7 +505,7 @@ def _truncated_otherwise(explanation: Explanation) -> Iterator[str]:
 
 def _clean(explanation: Explanation) -> Iterator[str]:
     fetches = explanation.verdict.verdict == Verdict.LAGGING
-    nothing = "Nothing: the follower fetches what it lacks." if fetches else "Nothing."
+    nothing = "Nothing for this pair: the follower fetches what it lacks." if fetches else "Nothing for this pair."
     yield from list(_failing(explanation)) or ([nothing] if not explanation.damaged else [])
 
 

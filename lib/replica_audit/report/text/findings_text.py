@@ -33,9 +33,9 @@ def loses(finding: Finding) -> str:
     already = "already: " if finding.row.already_truncated else ""
     match Verdict(finding.row.verdict):
         case Verdict.COMMITTED_LOSS:
-            return f"{already}{_records(finding)}"
+            return f"{already}{_records(finding)}, {_committed(finding)}"
         case Verdict.STALE_TAIL:
-            return f"{already}{_number(finding.row.loses_records)} records"
+            return f"{already}{_records(finding)}"
         case Verdict.LOG_MATCHING_VIOLATION:
             return _and_lost(finding, *_diverged(finding))
         case Verdict.CANNOT_REJOIN:
@@ -82,8 +82,20 @@ def _number(records: int | None) -> str:
 
 
 def _records(finding: Finding) -> str:
-    records, committed = finding.row.loses_records, finding.row.removed_committed or 0
-    return f"{_number(records)} records, {committed_part(records or 0, committed)}"
+    """The records, and transaction markers apart: nobody consumes these."""
+    records, markers = finding.row.loses_records, _markers(finding)
+    if markers:
+        return f"{_number(None if records is None else records - markers)} + {markers} markers"
+    return f"{_number(records)} records"
+
+
+def _markers(finding: Finding) -> int:
+    split = finding.row.lost_by_transaction
+    return split.markers if split is not None and split.total == finding.row.loses_records else 0
+
+
+def _committed(finding: Finding) -> str:
+    return committed_part(finding.row.loses_records or 0, finding.row.removed_committed or 0)
 
 
 def committed_part(records: int, committed: int) -> str:

@@ -12,6 +12,7 @@ from replica_audit.report.advice.partition_remedies import (
     affected,
     coordinator,
     elsewhere,
+    finding_step,
     good_copies,
     hanging,
     open_since,
@@ -477,6 +478,8 @@ def finding_lines(facts: PartitionFacts) -> Iterator[str]:
         if one is not facts.offline:
             whose = f" of broker {one.broker_id}" if one.broker_id >= 0 else ""
             yield from paragraph(f"{one.code} ({one.severity}){whose}: {one.summary}")
+            if step := finding_step(one.code):
+                yield from paragraph(f"What to do: {step}")
             continue
         yield f"Nobody leads {facts.name}: {one.code} ({one.severity})"
         for line in leaderless(one, facts.choices):
