@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from replica_audit.recovery.document import render_plan
 from replica_audit.recovery.facts import RecoveryFacts
 from replica_audit.recovery.plan import plan_of
 from replica_audit.recovery.steps import Action, Elect, GroupPolicy, Plan, Stage, StartBroker, StopBroker
 from replica_audit.rows.starts import BrokerStart, ReplicaStart, StartBecause, StartOutcome
+from replica_audit.rows.what_if import WhatIfLeader
 from tests.recovery.blank_rows import row
 from tests.recovery.test_invariants import down, with_start
 from tests.report.test_plan import candidate, facts, log, offline, roles, verdict
@@ -90,3 +92,20 @@ def test_no_broker_starts_that_would_lead_before_the_election_that_loses_less() 
     made = planned(found)
     assert not [action for action in actions(made) if isinstance(action, StartBroker)]
     assert any(one.what == "start broker 1 because of" and "loses less" in one.why for one in made.refusals)
+
+
+def test_an_election_that_costs_nothing_has_its_commands_where_somebody_leads() -> None:
+    """Broker 1 leads with an empty disk, and broker 2 holds everything."""
+    cut = verdict("t", 2, "committed_loss", truncation_offset=0, divergence_offset=0, lost_offsets=9, lost_records=9, removed_committed=9)
+    free = row(WhatIfLeader, topic="t", partition=0, candidate_id=2, rank=1, lost_offsets=0, unread_replicas=0)
+    led = facts(verdicts=(cut,), roles=down(roles("t", 1, 2, leader=1, isr=(1,)), 2), logs=(log("t", 2),), candidates=(free,))
+    (way,) = planned(led).instead
+    assert way.commands[1:4] == (
+        "# broker 1 must not run until the election is over: stop it",
+        "# start broker 2 on its host, unless it runs",
+        'kafka-leader-election.sh --bootstrap-server "$BOOTSTRAP" --election-type UNCLEAN --topic t --partition 0',
+    )
+    assert "**Choose first:**" in render_plan(planned(led))
+    costly = replace(led, candidates=(replace(free, lost_offsets=2, lost_records=2),))
+    assert not any(one.commands for one in planned(costly).instead)
+    assert not any(one.commands for one in planned(replace(led, kafka_version="2.3.1")).instead), "no tool elects one partition"

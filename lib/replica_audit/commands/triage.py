@@ -73,6 +73,8 @@ def _triage(given: argparse.Namespace) -> int:
     if given.cluster_metadata and not given.cluster_metadata.is_file():
         raise UsageError(f"--cluster-metadata {given.cluster_metadata}: no such file")
     settings = settings_of(given)
+    if given.plan:  # it says what other leaders would cost
+        settings = settings.model_copy(update={"what_if_leaders": True})
     known = acknowledged_of(given, datetime.now(UTC).date())
     if given.cost:
         return show_cost(given.input or [str(SAMPLE)], given.cluster_metadata, settings)

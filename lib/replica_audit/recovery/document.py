@@ -56,6 +56,8 @@ def _in_short(plan: Plan, finding_count: int) -> Iterator[str]:
     """The steps by their titles, or why there are none."""
     if plan.steps:
         yield from ("## The steps in short", "", *(f"{number}. {step.title}" for number, step in enumerate(plan.steps, 1)), "")
+        if any(one.commands for one in plan.instead):
+            yield from ("**Choose first:** other leaders lose nothing that these steps truncate: *Other ways, and what they cost*.", "")
     elif plan.refusals:
         yield from ("**No step is safe to take.** Below is why nothing is planned.", "")
     elif finding_count:
@@ -72,6 +74,7 @@ def _how(plan: Plan) -> Iterator[str]:
     yield from ("## Before you begin", "")
     yield "Take the steps one by one in this order, check each, and stop if a check fails. Lines that begin with `#` are for you to do."
     used = "\n".join([*(line for step in plan.steps for line in _lines(step)), *(one.how_to_check for one in plan.presumptions)])
+    used = "\n".join([used, *(line for one in plan.instead for line in one.commands)])
     names = [name for name in ("BOOTSTRAP", "ZOOKEEPER") if name in used]
     if names:
         yield "The commands are Kafka's own tools; type them in this folder."
@@ -100,7 +103,12 @@ def _instead(plan: Plan) -> Iterator[str]:
         yield from ("## Other ways, and what they cost", "")
         yield "What a follower truncates can be sent again from its copy, with new offsets and timestamps: groups meet it later. Or that"
         yield "follower is elected instead: uncleanly, while the present leader does not run; what was written to that one since it was"
-        yield from ("copied is lost, too.", "", *(f"- {text}" for text in plan.instead), "")
+        yield from ("copied is lost, too. Where that costs nothing of what was copied, its commands are here: choose before you begin.", "")
+        for one in plan.instead:
+            yield f"- {one.text}"
+            if one.commands:
+                yield from ("", "  ```sh", *(f"  {line}" for line in one.commands), "  ```", "")
+        yield ""
 
 
 def _presumed(plan: Plan) -> Iterator[str]:

@@ -8,16 +8,17 @@ from dataclasses import replace
 from replica_audit.program import command_line
 from replica_audit.recovery.commands import Tools, election_json, table_csv
 from replica_audit.recovery.discharge import open_by_facts, unknown_brokers
-from replica_audit.recovery.elections import leaders_by_plan, led_by_plan, one_by_one, records_lost
+from replica_audit.recovery.elections import leaders_by_plan, led_by_plan, one_by_one
 from replica_audit.recovery.endings import group_resets, transactions
-from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, known_cut, will_be_cut
+from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, known_cut
 from replica_audit.recovery.gone import brokers_shown
 from replica_audit.recovery.invariants import refuse_defects
 from replica_audit.recovery.names import partition_shown, some
+from replica_audit.recovery.other_ways import other_ways
 from replica_audit.recovery.questions import asking, questions, questions_about_brokers
 from replica_audit.recovery.rebuilds import rebuild_steps, rebuilds
 from replica_audit.recovery.replacing import replacing
-from replica_audit.recovery.start_text import SAID_OF, of_transactions
+from replica_audit.recovery.start_text import SAID_OF
 from replica_audit.recovery.starting import corrections, starts
 from replica_audit.recovery.state import Removal, apply, first_state
 from replica_audit.recovery.steps import (
@@ -37,7 +38,6 @@ from replica_audit.recovery.steps import (
 )
 from replica_audit.recovery.truncations import FILE as TRUNCATIONS
 from replica_audit.recovery.truncations import cut_away, truncations, truncations_csv, truncations_text
-from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.starts import OUTCOME_OF, StartBecause, StartOutcome
 from replica_audit.words import count
 
@@ -78,7 +78,7 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy, decisions: Sequence[str] 
         refusals=tuple(_joined(refusal for part in parts for refusal in part.refusals)),
         presumptions=tuple(dict.fromkeys(one for part in parts for one in part.presumptions)),
         truncations=tuple(truncations_text(truncations(facts))),
-        instead=tuple(_instead(facts, waiting)),
+        instead=tuple(other_ways(facts, waiting, tools)),
         crossed=started.crossed,
     )
     return refuse_defects(facts, plan)
@@ -255,40 +255,6 @@ def _only_copies(facts: RecoveryFacts, lost: Collection[int], held: Sequence[Rep
 
 
 # --- the rest ----------------------------------------------------------------------------------------------------------------------------
-
-
-def _instead(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> Iterator[str]:
-    """What it costs to elect a follower that would truncate, beside what it costs not to: where somebody leads, too."""
-    cut = [one for one in facts.verdicts if will_be_cut(one) and one.key not in facts.leaderless]
-    cut = [one for one in cut if not {(*one.key, one.follower_id), (*one.key, one.leader_id)} & set(waiting)]
-    worst = sorted(cut, key=lambda one: (-(one.removed_committed or 0), -(one.loses_records or 0), one.key))
-    for one in worst[:_MOST]:
-        lost = "an unknown number of records"
-        if one.loses_records is not None:
-            lost = of_transactions(one) or records_lost(one.loses_records, one.removed_committed or 0)
-        yield (
-            f"{partition_shown(*one.key)}: under broker {one.leader_id}, which leads now, broker {one.follower_id} truncates {lost}; "
-            f"{_price_of_follower(facts, one)}."
-        )
-    if len(worst) > _MOST:
-        yield f"and {len(worst) - _MOST} more replicas."
-
-
-def _price_of_follower(facts: RecoveryFacts, one: ReplicaVerdict) -> str:
-    follower, leader = one.follower_id, one.leader_id
-    how = f"to elect broker {follower} instead loses"
-    row = next((row for row in facts.candidates if (row.topic, row.partition) == one.key and row.candidate_id == follower), None)
-    if row is not None and row.rank is not None:
-        if row.lost_offsets and row.lost_records is None:
-            return f"{how} an unknown number of records"
-        return f"{how} {records_lost(row.lost_records or 0, row.lost_committed or 0) if row.lost_offsets else 'nothing that was copied'}"
-    if one.divergence_offset is None:
-        return f"{how} what an audit with `--what-if-leaders` says"
-    others = {role.broker_id for role in facts.replicas.get(one.key, ())} - {leader, follower}
-    rest = ", and of the other replicas what an audit with `--what-if-leaders` says" if others else ""
-    if one.leader_diverged_end_offset is None or one.leader_diverged_end_offset <= one.divergence_offset:
-        return f"{how} nothing of broker {leader}{rest}"
-    return f"{how} offsets {one.divergence_offset}..{one.leader_diverged_end_offset - 1} of broker {leader}{rest}"
 
 
 def _still_open(facts: RecoveryFacts) -> PlanPart:

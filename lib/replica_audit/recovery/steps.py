@@ -222,6 +222,14 @@ class PlanPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherWay:
+    """What the steps do not do, in a sentence of Markdown with its price; `commands`: lines of a shell, where it costs nothing."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """All steps of one cluster in order. `truncations`: lines of Markdown, who truncates what under which leader.
 
@@ -235,7 +243,7 @@ class Plan:
     refusals: tuple[PlanRefusal, ...] = ()
     presumptions: tuple[Presumption, ...] = ()
     truncations: tuple[str, ...] = ()
-    instead: tuple[str, ...] = ()
+    instead: tuple[OtherWay, ...] = ()
     crossed: frozenset[PartitionKey] = frozenset()
 
     @property
