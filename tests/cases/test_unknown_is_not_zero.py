@@ -52,6 +52,7 @@ def test_a_log_that_still_begins_at_0_was_truncated() -> None:
     ("reread", "missed", "said"),
     [
         (KnownSum(4), KnownSum(0), "it reads up to 4 records again and skips none."),
+        (KnownSum(0), KnownSum(0), "Consumers of Kafka 2.3 and later go on where the leader's log leaves what they read"),
         (KnownSum(0, 1), KnownSum(0, 1), "it reads an unknown number of records again and skips an unknown number."),
         (KnownSum(4, 1), KnownSum(3), "it reads 4 records or more again and skips up to 3."),
     ],

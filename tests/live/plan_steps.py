@@ -100,7 +100,7 @@ class Operator:
             r"# start every broker, each on its host": self._start_all,
             r"# stop broker (\d+)\b.*": self._stop,
             r"# brokers? ([\d, ]+) must not run yet.*": self._not_running,
-            r"# on each broker, while it is stopped: mkdir -p SAFE_PLACE/broker-BROKER_ID; .*": lambda: None,
+            r"# on each broker, stopped or from a snapshot: mkdir -p SAFE_PLACE/broker-BROKER_ID; .*": lambda: None,
             r"# cp -a LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/": self._copy,
             r"# on its host, in a copy of this folder: sh (checkpoints/\S+)": self._in_place,
             r"# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/DIRECTORY.*": lambda: None,

@@ -57,7 +57,10 @@ def _in_short(plan: Plan, finding_count: int) -> Iterator[str]:
     if plan.steps:
         yield from ("## The steps in short", "", *(f"{number}. {step.title}" for number, step in enumerate(plan.steps, 1)), "")
         if any(one.commands for one in plan.instead):
-            yield from ("**Choose first:** other leaders lose nothing that these steps truncate: *Other ways, and what they cost*.", "")
+            yield from (
+                "**Choose first:** another leader loses nothing of what followers truncate otherwise: *Other ways, and what they cost*.",
+                "",
+            )
     elif plan.refusals:
         yield from ("**No step is safe to take.** Below is why nothing is planned.", "")
     elif finding_count:

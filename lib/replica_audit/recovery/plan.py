@@ -153,7 +153,7 @@ def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], waiting: Collectio
             *_copies(lost),
         ),
         commands=(
-            "# on each broker, while it is stopped: mkdir -p SAFE_PLACE/broker-BROKER_ID; then, for each line of save-first.csv:",
+            "# on each broker, stopped or from a snapshot: mkdir -p SAFE_PLACE/broker-BROKER_ID; then, for each line of save-first.csv:",
             "# cp -a LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/",
             *_salvage(facts),
         ),
@@ -196,8 +196,8 @@ def _at_stake(facts: RecoveryFacts) -> Iterator[ReplicaKey]:
 
 
 def _stopped(facts: RecoveryFacts, holders: Collection[ReplicaKey], tools: Tools) -> Iterator[Presumption]:
-    """A broker that runs truncates by itself, copied or not. Of partitions without a leader the elections say it."""
-    found = {broker for topic, partition, broker in holders if (topic, partition) not in facts.leaderless}
+    """A broker that runs truncates by itself, copied or not, once its leader runs. Of partitions without a leader the elections say it."""
+    found = {_waits_for(facts, replica) for replica in holders if replica[:2] not in facts.leaderless}
     for holds in (True, None, False):
         brokers = {broker for broker in found if facts.is_stopped(broker) is holds}
         if brokers:
@@ -207,6 +207,13 @@ def _stopped(facts: RecoveryFacts, holders: Collection[ReplicaKey], tools: Tools
                 holds=holds,
                 how_to_check=tools.none_runs(brokers, any_runs=facts.anybody_runs),
             )
+
+
+def _waits_for(facts: RecoveryFacts, replica: ReplicaKey) -> int:
+    """The broker without which a replica truncates nothing: its own, or its leader's where that alone is stopped."""
+    verdict = facts.verdict_of.get(replica)
+    is_led_by_stopped = verdict is not None and facts.is_stopped(replica[2]) is False and facts.is_stopped(verdict.leader_id)
+    return verdict.leader_id if verdict is not None and is_led_by_stopped else replica[2]
 
 
 def _salvage(facts: RecoveryFacts) -> Iterator[str]:

@@ -158,11 +158,15 @@ def _groups(facts: DueFacts) -> Iterator[DueDecision]:
     if found.count:
         named = ", ".join(map(visible, found.names)) + _more(found.count)
         several = found.count > 1
+        then = (
+            f"Unless reset, {'they read' if several else 'it reads'} {_up_to(found.reread, ' records')} again and "
+            f"{'skip' if several else 'skips'} {_up_to(found.missed)}."
+        )
+        if found.reread == found.missed == KnownSum(0):
+            then = "Consumers of Kafka 2.3 and later go on where the leader's log leaves what they read; reset the group for older ones."
         yield DueDecision(
             urgency=Urgency.GROUPS,
-            text=f"{found.count} consumer group{'s' if several else ''} ({named}) consumed records that are lost. Unless reset, "
-            f"{'they read' if several else 'it reads'} {_up_to(found.reread, ' records')} again and {'skip' if several else 'skips'} "
-            f"{_up_to(found.missed)}.",
+            text=f"{found.count} consumer group{'s' if several else ''} ({named}) consumed records that are lost. {then}",
             partitions=found.partitions.first,
         )
 
