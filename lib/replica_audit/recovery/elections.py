@@ -64,17 +64,27 @@ def _taken_along(facts: RecoveryFacts, accepted: Sequence[_Election]) -> dict[Pa
     if Tools.of(facts.kafka_version, facts.protocol).elects:
         return {}
     planned = {key_of(one): best.candidate_id for one, best in accepted}
-    found = {}
-    for one, best in accepted:
-        for other in facts.leaderless if best.election != ElectionType.CLEAN else ():
-            brokers = {role.broker_id for role in facts.replicas.get(other, ())}
-            led = best.candidate_id in brokers or any(facts.is_stopped(broker) is not True for broker in brokers)
-            if other[0] == one.topic and planned.get(other) != best.candidate_id and led:
-                found[key_of(one)] = (
-                    f"before Kafka 2.4 an unclean election is one of all partitions of a topic, and {partition_shown(*other)} would get "
-                    "a leader by it that it is not to have"
-                )
-    return found
+    others: dict[str, list[PartitionKey]] = {}
+    for key in facts.leaderless:
+        others.setdefault(key[0], []).append(key)
+    unclean = {(one.topic, best.candidate_id) for one, best in accepted if best.election != ElectionType.CLEAN}
+    led = {
+        (topic, broker): other
+        for topic, broker in unclean
+        for other in others[topic]
+        if planned.get(other) != broker and _somebody_runs(facts, other, broker)
+    }
+    return {
+        key_of(one): "before Kafka 2.4 an unclean election is one of all partitions of a topic, and "
+        f"{partition_shown(*led[one.topic, best.candidate_id])} would get a leader by it that it is not to have"
+        for one, best in accepted
+        if best.election != ElectionType.CLEAN and (one.topic, best.candidate_id) in led
+    }
+
+
+def _somebody_runs(facts: RecoveryFacts, key: PartitionKey, started: int) -> bool:
+    """Whether a replica of a partition runs, or may, once a broker is started."""
+    return any(role.broker_id == started or facts.is_stopped(role.broker_id) is not True for role in facts.replicas.get(key, ()))
 
 
 def running_rivals(facts: RecoveryFacts, rivals: Collection[int]) -> list[int]:
@@ -88,7 +98,7 @@ def _in_the_way(facts: RecoveryFacts, one: RunFinding, best: ElectionChoice, ask
         instead = f"broker {rival} runs and would be elected instead"
         if rival in {*asked, *facts.held}:
             return f"{instead}, and is not stopped while to start it again is not safe"
-        if any(role.leader_id == rival and role.unclean_leader_election for role in facts.roles):
+        if rival in facts.lead_where_anybody_may:
             return f"{instead}; if it stops, the controller may elect others uncleanly for what it leads"
     return None
 

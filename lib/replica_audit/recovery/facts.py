@@ -255,6 +255,11 @@ class RecoveryFacts:
             return not ran
         return False if broker in self.seen_running else True if broker in self._down else None
 
+    @cached_property
+    def lead_where_anybody_may(self) -> frozenset[int]:
+        """Brokers that lead a partition of which the controller elects any replica that runs."""
+        return frozenset(role.leader_id for role in self.roles if role.unclean_leader_election)
+
     @property
     def anybody_runs(self) -> bool:
         """Whether the run saw a broker running, which can be asked."""
