@@ -100,7 +100,7 @@ def test_an_election_that_costs_nothing_has_its_commands_where_somebody_leads() 
     free = row(WhatIfLeader, topic="t", partition=0, candidate_id=2, rank=1, lost_offsets=0, unread_replicas=0)
     led = facts(verdicts=(cut,), roles=down(roles("t", 1, 2, leader=1, isr=(1,)), 2), logs=(log("t", 2),), candidates=(free,))
     (way,) = planned(led).instead
-    assert way.commands[1:4] == (
+    assert way.commands[2:5] == (
         "# broker 1 must not run until the election is over: stop it",
         "# start broker 2 on its host, unless it runs",
         'kafka-leader-election.sh --bootstrap-server "$BOOTSTRAP" --election-type UNCLEAN --topic t --partition 0',
@@ -109,3 +109,7 @@ def test_an_election_that_costs_nothing_has_its_commands_where_somebody_leads() 
     costly = replace(led, candidates=(replace(free, lost_offsets=2, lost_records=2),))
     assert not any(one.commands for one in planned(costly).instead)
     assert not any(one.commands for one in planned(replace(led, kafka_version="2.3.1")).instead), "no tool elects one partition"
+    apart = replace(led, candidates=(replace(free, followers_diverged=1),))
+    assert not any(one.commands for one in planned(apart).instead), "broker 1 would keep other records"
+    others = (*led.roles, *roles("u", 1, leader=1, isr=(1,), unclean_leader_election=True))
+    assert not any(one.commands for one in planned(replace(led, roles=others)).instead), "the controller would elect others there"

@@ -281,7 +281,10 @@ def test_a_broker_that_truncates_is_presumed_to_be_stopped(standing: str, in_isr
     cut = verdict("t", 2, "stale_tail", truncation_offset=10, removed_records=5)
     leader, other = roles("t", 1, 2, leader=1, isr=(1, 2) if in_isr else (1,))
     plan = plan_of(facts(verdicts=(cut,), roles=(leader, replace(other, standing=standing)), logs=(log("t", 2),)), RE_READ)
-    assert [(one.what, one.holds) for one in plan.presumptions] == [("broker 2 is stopped, and stays so until the copies are made", holds)]
+    assert [(one.what, one.holds) for one in plan.presumptions] == [
+        ("broker 2 is stopped, and stays so until the copies are made", holds),
+        ("the leaders are those of the audit: broker 1 of `t-0`", None),
+    ]
     assert said in render_plan(plan)
 
 
@@ -826,7 +829,7 @@ def test_other_ways_say_what_they_have_in_common_once() -> None:
     several = (cut, replace(cut, topic="u"))
     text = render_plan(plan_of(facts(verdicts=several, roles=(*roles("t", 1, 2, leader=1), *roles("u", 1, 2, leader=1))), RE_READ))
     assert text.count("new offsets and timestamps") == 1
-    assert "which leads now, broker 2 truncates" in text
+    assert "the leader by the metadata, broker 2 truncates" in text
 
 
 def test_partitions_that_lose_nothing_whoever_leads_are_one_line() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -235,10 +236,12 @@ def test_hostile_names_are_shown_as_escapes() -> None:
 def test_a_list_of_findings_says_it_in_short() -> None:
     row = {name: value for name, value in opened(may_be_committed=True, waiting_groups=("g",)).items() if name not in KEYS}
     one = HangingTransaction(**row)
-    alone_, save, end, line = in_short([one], "orders", 0)
+    alone_, save, then = in_short([one], "orders", 0)
+    assert then == "how to end them then is in `explain`.", "no plan ends it either"
     assert alone_.startswith("why: its coordinator completed it")
     assert alone_.endswith("Group g has committed there: with read_committed it is stuck.")
     assert save.startswith("save first: the records of the one from offset 10 (pay).")
+    end, line = list(in_short([replace(one, may_be_committed=False)], "orders", 0))[1:3]
     assert end == "to end it:"
     assert line == "kafka-transactions.sh --bootstrap-server BROKER:PORT abort --topic orders --partition 0 --start-offset 10"
     assert isinstance(line, CommandLine)

@@ -57,10 +57,7 @@ def _in_short(plan: Plan, finding_count: int) -> Iterator[str]:
     if plan.steps:
         yield from ("## The steps in short", "", *(f"{number}. {step.title}" for number, step in enumerate(plan.steps, 1)), "")
         if any(one.commands for one in plan.instead):
-            yield from (
-                "**Choose first:** another leader loses nothing of what followers truncate otherwise: *Other ways, and what they cost*.",
-                "",
-            )
+            yield from ("**Choose first:** an election in place of these steps costs nothing that was copied, see *Other ways*.", "")
     elif plan.refusals:
         yield from ("**No step is safe to take.** Below is why nothing is planned.", "")
     elif finding_count:

@@ -149,9 +149,14 @@ def _steps(places: dict[str, list[tuple[str, int, int]]], policy: GroupPolicy, t
             f"For the other policy: --groups {GroupPolicy.SKIP if policy is GroupPolicy.RE_READ else GroupPolicy.RE_READ}.",
             f"Groups: {', '.join(shown(group) for group in list(files)[:20])}{' and more' if len(files) > 20 else ''}.",
         ),
-        commands=("# stop the consumers of these groups: Kafka does not reset a group that has members", f"sh {_PREVIEW}", f"sh {_RESET}"),
+        commands=(
+            "# stop the consumers of these groups: Kafka does not reset a group that has members",
+            f"{tools.group_positions()} > positions-before.txt",
+            f"sh {_PREVIEW}",
+            f"sh {_RESET}",
+        ),
         checks=(Check(shows, Shows.RESET), Check("# start one consumer and check the first records that it reads", Shows.RESET)),
-        undo="Keep what the preview printed; to go back, reset to those offsets with a file of the same form (topic,partition,offset).",
+        undo="positions-before.txt has CURRENT-OFFSET; to go back, reset to those with a file of the same form (topic,partition,offset).",
         files=(
             *(PlanFile(name=name, content=rows_csv(sorted(places[group]))) for group, name in files.items()),
             PlanFile(name=_PREVIEW, content=script(lines["--dry-run"]), executable=True),

@@ -15,6 +15,7 @@ from replica_audit.recovery.names import partition_shown
 from replica_audit.recovery.start_text import of_transactions
 from replica_audit.recovery.steps import OtherWay
 from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.starts import StartOutcome
 from replica_audit.rows.what_if import WhatIfLeader
 
 _MOST = 20
@@ -32,32 +33,58 @@ def other_ways(facts: RecoveryFacts, waiting: Collection[ReplicaKey], tools: Too
         lost = "an unknown number of records"
         if one.loses_records is not None:
             lost = of_transactions(one) or records_lost(one.loses_records, one.removed_committed or 0)
-        is_free = row is not None and row.rank is not None and row.lost_offsets == 0 and not row.unread_replicas
+        is_free = row is not None and tools.elects and _costs_nothing(row) and _is_alone(facts, waiting, one)
         yield OtherWay(
             text=(
-                f"{partition_shown(*one.key)}: under broker {one.leader_id}, which leads now, broker {one.follower_id} truncates {lost}; "
-                f"{_price_of_follower(facts, one, row)}."
+                f"{partition_shown(*one.key)}: under broker {one.leader_id}, the leader by the metadata, broker {one.follower_id} "
+                f"truncates {lost}; {_price_of_follower(facts, one, row)}."
             ),
-            commands=tuple(_election(facts, one, tools)) if is_free and one.key not in shown and tools.elects else (),
+            commands=tuple(_election(facts, one, tools)) if is_free and one.key not in shown else (),
         )
         shown |= {one.key} if is_free else set()
     if len(worst) > _MOST:
         yield OtherWay(text=f"and {len(worst) - _MOST} more replicas.")
 
 
-def _election(facts: RecoveryFacts, one: ReplicaVerdict, tools: Tools) -> Iterator[str]:
-    """The lines that make a follower the leader: whoever stands before it in the assignment must not run meanwhile."""
+def _costs_nothing(row: WhatIfLeader) -> bool:
+    """Whether every other replica follows the candidate, and none loses by it what was copied."""
+    is_followed = not (row.unread_replicas or row.followers_failing or row.followers_diverged)
+    return row.rank is not None and row.lost_offsets == 0 and is_followed
+
+
+def _is_alone(facts: RecoveryFacts, waiting: Collection[ReplicaKey], one: ReplicaVerdict) -> bool:
+    """Whether to stop the brokers in the way and to start the follower touches nothing else that is known to be at stake."""
+    brokers = {one.follower_id, *_in_the_way(facts, one)}
+    elsewhere = {
+        (start.topic, start.partition) for start in facts.starts if start.broker_id in brokers and start.outcome != StartOutcome.SAFE
+    }
+    is_held = bool(brokers & ({broker for *_key, broker in waiting} | facts.held_stopped - {one.leader_id}))
+    may_be_elected = bool(brokers & facts.lead_where_anybody_may)
+    return elsewhere <= {one.key} and not is_held and not may_be_elected and not facts.offline
+
+
+def _in_the_way(facts: RecoveryFacts, one: ReplicaVerdict) -> set[int]:
+    """The leader, and whoever stands before the follower in the assignment: they must not run while it is elected."""
     roles = facts.replicas.get(one.key, ())
     own = next((role.position for role in roles if role.broker_id == one.follower_id), None)
-    before = {role.broker_id for role in roles if own is None or role.position is None or role.position < own} | {one.leader_id}
-    before -= {one.follower_id, *facts.gone}
-    others = sorted({role.broker_id for role in roles} - {one.follower_id, *facts.gone})
-    name = visible(f"{one.topic}-{one.partition}")
-    yield f"# copy {name} of {brokers_shown({one.leader_id, one.follower_id, *others})} first, as in step 1"
-    yield f"# {brokers_shown(before)} must not run until the election is over: stop {'it' if len(before) == 1 else 'them'}"
+    before = {role.broker_id for role in roles if own is None or role.position is None or role.position < own}
+    return (before | {one.leader_id}) - {one.follower_id, *facts.gone}
+
+
+def _election(facts: RecoveryFacts, one: ReplicaVerdict, tools: Tools) -> Iterator[str]:
+    """The lines that make a follower the leader, in place of the steps."""
+    name, stopped = visible(f"{one.topic}-{one.partition}"), _in_the_way(facts, one)
+    brokers = {role.broker_id for role in facts.replicas.get(one.key, ())} - facts.gone
+    copied = {broker for broker in brokers if facts.log_of(*one.key, broker) is not None}
+    leading = [broker for broker in sorted(stopped) if facts.is_stopped(broker) is not True]
+    yield f"# copy {name} of {brokers_shown(copied)} first, as in step 1"
+    if leading:
+        yield f"# unclean.leader.election.enable must be false for all that {brokers_shown(leading)} leads: else others are elected there"
+    yield f"# {brokers_shown(stopped)} must not run until the election is over: stop {'it' if len(stopped) == 1 else 'them'}"
     yield f"# start broker {one.follower_id} on its host, unless it runs"
     yield f"{tools.elect_one()} {join(option('--topic', one.topic))} --partition {one.partition}"
-    yield f"{tools.topics()}   # {name} has `Leader: {one.follower_id}`; then start {brokers_shown(others)}"
+    yield f"{tools.topics()}   # {name} has `Leader: {one.follower_id}`: else stop here"
+    yield f"# start {brokers_shown(stopped)}; then audit and plan again: take none of the steps below"
 
 
 def _price_of_follower(facts: RecoveryFacts, one: ReplicaVerdict, row: WhatIfLeader | None) -> str:
@@ -66,7 +93,9 @@ def _price_of_follower(facts: RecoveryFacts, one: ReplicaVerdict, row: WhatIfLea
     if row is not None and row.rank is not None:
         if row.lost_offsets and row.lost_records is None:
             return f"{how} an unknown number of records"
-        return f"{how} {records_lost(row.lost_records or 0, row.lost_committed or 0) if row.lost_offsets else 'nothing that was copied'}"
+        apart = " and leaves a follower diverged, or unable to follow" if row.followers_diverged or row.followers_failing else ""
+        lost = records_lost(row.lost_records or 0, row.lost_committed or 0) if row.lost_offsets else "nothing that was copied"
+        return f"{how} {lost}{apart}"
     if one.divergence_offset is None:
         return f"{how} what an audit with `--what-if-leaders` says"
     others = {role.broker_id for role in facts.replicas.get(one.key, ())} - {leader, follower}

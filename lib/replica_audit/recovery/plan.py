@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from replica_audit.program import command_line
 from replica_audit.recovery.commands import Tools, election_json, table_csv
+from replica_audit.recovery.corrected_files import corrections
 from replica_audit.recovery.discharge import open_by_facts, unknown_brokers
 from replica_audit.recovery.elections import leaders_by_plan, led_by_plan, one_by_one
 from replica_audit.recovery.endings import group_resets, transactions
@@ -19,7 +20,7 @@ from replica_audit.recovery.questions import asking, questions, questions_about_
 from replica_audit.recovery.rebuilds import rebuild_steps, rebuilds
 from replica_audit.recovery.replacing import replacing
 from replica_audit.recovery.start_text import SAID_OF
-from replica_audit.recovery.starting import corrections, starts
+from replica_audit.recovery.starting import starts
 from replica_audit.recovery.state import Removal, apply, first_state
 from replica_audit.recovery.steps import (
     Check,
@@ -42,7 +43,7 @@ from replica_audit.rows.starts import OUTCOME_OF, StartBecause, StartOutcome
 from replica_audit.words import count
 
 FILE = "save-first.csv"
-_MOST = 20
+_SAME = "# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/DIRECTORY   # prints nothing; of a snapshot: there"
 
 
 def plan_of(facts: RecoveryFacts, policy: GroupPolicy, decisions: Sequence[str] = ()) -> Plan:
@@ -157,12 +158,12 @@ def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], waiting: Collectio
             "# cp -a LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/",
             *_salvage(facts),
         ),
-        checks=(Check("# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/DIRECTORY   # prints nothing", Shows.COPIED),),
+        checks=(Check(_SAME, Shows.COPIED),),
         undo="Nothing to undo. Delete the copies once nobody needs them.",
         files=(PlanFile(name=FILE, content=table_csv(rows)), table),
     )
     followers = {one for one in truncated | unknown if one[2] not in facts.gone} - facts.never_fetch
-    return PlanPart(steps=(step,), presumptions=tuple(_stopped(facts, followers, tools)))
+    return PlanPart(steps=(step,), presumptions=(*_stopped(facts, followers, tools), *_still_lead(facts, truncated, tools)))
 
 
 def _removed(facts: RecoveryFacts, steps: Sequence[PlanStep]) -> tuple[set[ReplicaKey], set[ReplicaKey]]:
@@ -207,6 +208,17 @@ def _stopped(facts: RecoveryFacts, holders: Collection[ReplicaKey], tools: Tools
                 holds=holds,
                 how_to_check=tools.none_runs(brokers, any_runs=facts.anybody_runs),
             )
+
+
+def _still_lead(facts: RecoveryFacts, truncated: Collection[ReplicaKey], tools: Tools) -> Iterator[Presumption]:
+    """Under another leader replicas truncate elsewhere."""
+    led = {partition_shown(*one[:2]): facts.verdict_of[one].leader_id for one in sorted(truncated) if one in facts.verdict_of}
+    if led:
+        yield Presumption(
+            what=f"the leaders are those of the audit: {some([f'broker {leader} of {name}' for name, leader in led.items()])}",
+            holds=None,
+            how_to_check=f"{tools.topics()}   # `Leader` of these is the same, or -1 while it is stopped: else audit again",
+        )
 
 
 def _waits_for(facts: RecoveryFacts, replica: ReplicaKey) -> int:

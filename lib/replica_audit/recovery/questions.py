@@ -191,7 +191,8 @@ def asking(asked: Sequence[Question]) -> Iterator[PlanStep]:
         title=f"Give what is missing of {count(len(keys), 'partition') if keys else brokers_shown(brokers)}, then plan again",
         actions=tuple(AskForInput(one.replicas, one.wanted, one.brokers) for one in asked),
         reasons=(
-            f"Until then this plan does nothing with these replicas, and neither starts nor stops {brokers_shown(brokers)}.",
+            f"Until then this plan does nothing with these replicas, and neither starts nor stops {brokers_shown(brokers)}. Steps below do "
+            "without it: go on with them if it cannot be had.",
             *(f"{_shown(one)}: {one.why}. Wanted: {one.wanted}." for one in asked[:_MOST]),
             *([f"and {len(asked) - _MOST} more."] if len(asked) > _MOST else []),
             *([f"All of them are in {FILE}."] if is_short else []),

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.commands import Tools, reassignment_json
+from replica_audit.recovery.corrected_files import STAYS_DIVERGED
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, lacks_keys
 from replica_audit.recovery.names import partition_shown, shown
-from replica_audit.recovery.starting import STAYS_DIVERGED
 from replica_audit.recovery.steps import Check, PlanFile, PlanPart, PlanRefusal, PlanStep, Presumption, PutBack, Shows, Stage, TakeOut
 from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.replicas import ReplicaRole

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from shlex import quote
 
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.commands import Tools, allow_unclean, election_json
+from replica_audit.recovery.corrected_files import NAME, SCRIPT, checkpoint_files, corrections, directories, reasons_of
 from replica_audit.recovery.elections import (
     MOST,
     best_choice,
@@ -25,7 +25,7 @@ from replica_audit.recovery.elections import (
 )
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, known_cut
 from replica_audit.recovery.gone import brokers_shown
-from replica_audit.recovery.names import file_name, partition_shown, shown
+from replica_audit.recovery.names import partition_shown, shown
 from replica_audit.recovery.start_order import PlannedLeader, StartOrder, price_of
 from replica_audit.recovery.start_text import lost_text
 from replica_audit.recovery.state import Leads, Removal, State, apply, first_state
@@ -49,20 +49,12 @@ from replica_audit.rows.pairs import RecordsByTransaction
 from replica_audit.rows.replicas import ReplicaLog
 from replica_audit.words import count
 
-_NAME, _SCRIPT, _MARKER = "leader-epoch-checkpoint", "put-in-place.sh", ".kafka_cleanshutdown"
-_NOT_EXACT = {
-    "other_replica": "is from the table of another replica: broker {broker}",
-    "first_batch_left": "starts at the first batch that compaction left; the epoch may have started earlier",
-    "file": "is kept from the file: no batch contradicts it",
-}
+_MARKER = ".kafka_cleanshutdown"
 _TRUNCATES = (Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS, Verdict.INCONCLUSIVE)
 _WHILE_STOPPED = (
     "Where a broker that this step stops is the only member of an ISR, the partition has no leader until it runs again. With "
     "unclean.leader.election.enable=true another replica would be elected, and what only that broker holds would be lost: set it to false "
     "first."
-)
-STAYS_DIVERGED = (
-    "replayed with a corrected leader-epoch-checkpoint it keeps batches that are not the leader's: see in `explain` which replica is right"
 )
 
 
@@ -252,12 +244,13 @@ class _Maker:
                 *([_WHILE_STOPPED] if stopped else []),
                 *_of_torn(torn),
                 *_said(self.facts, removals),
+                *self._at_once({broker}),
             ),
             commands=tuple(self._commands(broker, rows, unclean, logs, torn, stopped)),
             checks=tuple(self._checks(broker, rows, is_follower=follows != [] or not rows)),
             undo=self._undo(broker, logs, rows),
             cannot_undo=_stays(unclean, removals),
-            files=(*self._election_files(broker, unclean), *_checkpoint_files(below, logs)),
+            files=(*self._election_files(broker, unclean), *checkpoint_files(below, logs)),
         )
 
     def several(self, brokers: Sequence[int]) -> PlanStep:
@@ -275,6 +268,7 @@ class _Maker:
             reasons=(
                 "Only when the steps above are done: the leaders have to be there, and the directories to be copied.",
                 *_said(self.facts, removals),
+                *self._at_once(brokers),
             ),
             commands=tuple(f"# start broker {broker} on its host, if it does not run" for broker in brokers),
             checks=(Check(self.tools.in_sync(brokers, self._stuck(brokers)), Shows.IN_SYNC),),
@@ -292,7 +286,7 @@ class _Maker:
     ) -> str:
         does = []
         if logs:
-            does.append(f"corrects {count(len(logs), _NAME)}")
+            does.append(f"corrects {count(len(logs), NAME)}")
         if torn:
             does.append(f"recovers {count(len(torn), 'log')} with a torn end")
         if rows:
@@ -338,7 +332,7 @@ class _Maker:
             why = "it overwrites the files while it runs" if rival == broker else "else it leads instead; a step below starts it again"
             yield f"# stop broker {rival}: {why}"
         if logs:
-            yield f"# on its host, in a copy of this folder: sh checkpoints/broker-{broker}/{_SCRIPT}"
+            yield f"# on its host, in a copy of this folder: sh checkpoints/broker-{broker}/{SCRIPT}"
         if torn:
             yield f"# on its host, in each log directory of these replicas: rm {_MARKER}"
         later = sorted({rival for one in rows for rival in one.rivals} - {*stopped})
@@ -382,10 +376,18 @@ class _Maker:
         found = sorted(replica for replica in self.state.stuck if replica[2] in brokers)
         return [partition_shown(*replica[:2]) for replica in found[:MOST]]
 
+    def _at_once(self, brokers: Collection[int]) -> Iterator[str]:
+        if stuck := self._stuck(brokers):
+            yield (
+                f"Go on at once to the step that rebuilds {', '.join(stuck)}: until then the replica may hold other records than the "
+                "leader, and get into the ISR all the same. With auto.leader.rebalance.enable (the default) a preferred replica then "
+                "leads within minutes: set it to false before, or move the leadership back."
+            )
+
     def _undo(self, broker: int, logs: Sequence[ReplicaLog], rows: Sequence[PlannedLeader]) -> str:
         if logs:
             return (
-                f"Stop the broker, `sh checkpoints/broker-{broker}/{_SCRIPT} undo`, start it. Never delete or rename such a file: a "
+                f"Stop the broker, `sh checkpoints/broker-{broker}/{SCRIPT} undo`, start it. Never delete or rename such a file: a "
                 "broker does not rebuild it."
             )
         offline = ": its partitions are offline again, as before. Nothing was truncated unless other replicas ran" if rows else ""
@@ -395,16 +397,16 @@ class _Maker:
         if not logs:
             return
         said = "; ".join(
-            f"{name} is the one that was audited as {shown(log_dir)}" for log_dir, name in list(_directories(logs).items())[:MOST]
+            f"{name} is the one that was audited as {shown(log_dir)}" for log_dir, name in list(directories(logs).items())[:MOST]
         )
-        names = " ".join(f"{name}=LOG_DIR" for name in _directories(logs).values())
+        names = " ".join(f"{name}=LOG_DIR" for name in directories(logs).values())
         yield (
-            f"The script puts the corrected files in place and keeps each old one beside it, as {_NAME}.before. Name the broker's own "
-            f"log directories to it ({said}), never a copy: `{names} sh checkpoints/broker-{broker}/{_SCRIPT}`. Run it as the user that "
+            f"The script puts the corrected files in place and keeps each old one beside it, as {NAME}.before. Name the broker's own "
+            f"log directories to it ({said}), never a copy: `{names} sh checkpoints/broker-{broker}/{SCRIPT}`. Run it as the user that "
             "Kafka runs as. It stops where the broker's own file is well formed and the audited one was not: then only the copy is "
             "damaged, so copy it again."
         )
-        yield from (f"{partition_shown(log.topic, log.partition)}: {' '.join(_reasons(log))}" for log in logs[:MOST])
+        yield from (f"{partition_shown(log.topic, log.partition)}: {' '.join(reasons_of(log))}" for log in logs[:MOST])
         if len(logs) > MOST:
             yield f"and {len(logs) - MOST} more files."
 
@@ -489,105 +491,6 @@ def _truncates_at_once(facts: RecoveryFacts) -> bool:
 
 def _candidates(facts: RecoveryFacts) -> set[int]:
     return {choice.candidate_id for one in facts.offline for choice in one.candidates or ()}
-
-
-# --- corrected files ---------------------------------------------------------------------------------------------------------------------
-
-
-def corrections(
-    facts: RecoveryFacts, waiting: Collection[ReplicaKey], rebuilt: Collection[ReplicaKey]
-) -> tuple[dict[int, list[ReplicaLog]], list[PlanRefusal]]:
-    """The logs whose file is corrected, by broker; what cannot be corrected, or does not heal, is refused."""
-    found: dict[int, list[ReplicaLog]] = {}
-    refusals = []
-    blocked = {broker for *_key, broker in waiting} | facts.held
-    for log in (one for one in facts.logs if one.state == "current"):
-        replica = (log.topic, log.partition, log.broker_id)
-        verdict = facts.verdict_of.get(replica)
-        hopeless = replica in rebuilt or (
-            verdict is not None and Verdict(verdict.verdict) in (Verdict.LOG_MATCHING_VIOLATION, Verdict.UNREADABLE)
-        )
-        if (hopeless and not log.is_healed) or log.broker_id in blocked or log.broker_id in facts.gone:
-            continue  # rebuilt with its file, refused there, or asked for
-        why = _refused(log)
-        if why is not None:
-            where = (f"{partition_shown(log.topic, log.partition)} on broker {log.broker_id}",)
-            refusals.append(PlanRefusal(what=f"correct the {_NAME} of", where=where, why=why))
-        elif log.corrected_checkpoint is not None:
-            found.setdefault(log.broker_id, []).append(log)
-    return found, refusals
-
-
-def _refused(log: ReplicaLog) -> str | None:
-    if log.corrected_checkpoint is not None and "/" in log.directory:
-        return "its directory name cannot be written into a command file"
-    if log.not_corrected_because is not None:
-        return f"the batches of the log do not determine a table ({log.not_corrected_because}): rebuild the replica from a healthy leader"
-    stuck = [one.follower_id for one in log.rejoins_once_corrected or () if not one.catches_up]
-    if log.corrected_checkpoint is not None and stuck:
-        return f"replayed with the corrected lines these followers still do not catch up: {', '.join(map(str, stuck))}"
-    if log.corrected_checkpoint is not None and log.stays_diverged:
-        return STAYS_DIVERGED
-    return None
-
-
-def _directories(logs: Sequence[ReplicaLog]) -> dict[str, str]:
-    return {log_dir: f"DIR_{number}" for number, log_dir in enumerate(dict.fromkeys(log.log_dir for log in logs), 1)}
-
-
-def _checkpoint_files(below: str, logs: Sequence[ReplicaLog]) -> Iterator[PlanFile]:
-    if logs:
-        for log in logs:
-            yield PlanFile(name=f"{below}/{file_name(log.directory)}/{_NAME}", content=log.corrected_checkpoint or "")
-        names = _directories(logs)
-        lines = [f': "${{{name}:?name a log directory of the broker: PLAN.md says which one {name} is}}"\n' for name in names.values()]
-        lines += [f'place {quote(file_name(log.directory))} "${names[log.log_dir]}"/{quote(log.directory)} {_state(log)}\n' for log in logs]
-        yield PlanFile(name=f"{below}/{_SCRIPT}", content=_PLACING + "".join(lines), executable=True)
-
-
-def _state(log: ReplicaLog) -> str:
-    return "malformed" if log.checkpoint_state == "unreadable" else "readable"
-
-
-_PLACING = f"""\
-#!/bin/sh
-# Written by an audit; read it before you run it: on the host of the broker, while the broker is stopped, as the user that Kafka runs as.
-# It stops at the first line that fails. With the argument undo it restores the old files.
-set -eu
-mode=${{1:-put}}
-here=$(dirname -- "$0")
-well_formed() {{
-  awk 'NR == 1 && $0 != "0" {{ bad = 1 }} NR == 2 {{ lines = $0 }} NR > 2 && NF != 2 {{ bad = 1 }}
-    END {{ exit (bad || NR < 2 || NR != lines + 2) }}' "$1"
-}}
-place() {{
-  target=$2/{_NAME}
-  [ -d "$2" ] || {{ printf '%s: no such directory; which log directories does the broker have?\\n' "$2" >&2; exit 1; }}
-  if [ "$mode" = undo ]; then
-    if [ -e "$target.before" ]; then cp -p -- "$target.before" "$target"; fi
-    return
-  fi
-  if [ "$3" = malformed ] && [ -e "$target" ] && [ ! -e "$target.before" ] && well_formed "$target"; then
-    printf '%s is well formed: only the copy that was audited is damaged; copy it again\\n' "$target" >&2; exit 1
-  fi
-  if [ -e "$target" ] && [ ! -e "$target.before" ]; then cp -p -- "$target" "$target.before"; fi
-  cp -- "$here/$1/{_NAME}" "$target"
-}}
-"""
-
-
-def _reasons(log: ReplicaLog) -> Iterator[str]:
-    lines = count(len(log.corrected_entries or ()), "line")
-    yield f"corrected file, {lines}."
-    for line in log.corrected_entries or ():
-        if line.source in _NOT_EXACT:
-            yield f"Line `{line.epoch} {line.start_offset}` {_NOT_EXACT[line.source].format(broker=line.from_broker_id)}."
-    for one in log.rejoins_once_corrected or ():
-        does = "truncates nothing" if one.truncation_offset is None else f"truncates to {one.truncation_offset}"
-        if one.restart_offset is not None:
-            does = f"empties its log and starts at {one.restart_offset}"
-        but = ", but keeps batches that are not the leader's: do not let it lead" if one.still_diverged else ""
-        yield f"In a replay with it, follower {one.follower_id} of leader {one.leader_id} {does} and catches up{but}."
 
 
 # --- what it rests on --------------------------------------------------------------------------------------------------------------------
