@@ -45,7 +45,9 @@ class RowBlock(Sequence[R], Generic[R]):
 
     def __getitem__(self, place: int | slice) -> R | Sequence[R]:
         """Make a row, or some."""
-        return list(self)[place]
+        if isinstance(place, slice):
+            return [self[number] for number in range(*place.indices(len(self)))]
+        return cast(R, cast(Any, self.kind)(**{name: values[place] for name, values in self.columns.items()}))
 
     def __eq__(self, other: object) -> bool:
         """Compare the rows."""
