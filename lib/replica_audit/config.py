@@ -41,6 +41,9 @@ class Settings(BaseModel):
     fail_on: Literal["critical", "error", "warning"] = Field(default="error", description="lowest severity that makes the exit code 1")
     worst: int = Field(default=20, ge=0, le=10_000, description="findings that the summary shows")
     what_if_leaders: bool = Field(default=False, description="also compute every replica as the leader, ranked by what that loses")
+    what_if_at_stake: bool = Field(
+        default=False, description="the same where a follower truncates what its leader lacks, for a plan to say what that would cost"
+    )
     detail: Literal["findings", "all"] = Field(
         default="findings",
         description="of partitions that are proven healthy, findings stores verdicts and logs; all also stores, epoch by epoch and rule by "

@@ -74,7 +74,7 @@ def _triage(given: argparse.Namespace) -> int:
         raise UsageError(f"--cluster-metadata {given.cluster_metadata}: no such file")
     settings = settings_of(given)
     if given.plan:  # it says what other leaders would cost
-        settings = settings.model_copy(update={"what_if_leaders": True})
+        settings = settings.model_copy(update={"what_if_at_stake": True})
     known = acknowledged_of(given, datetime.now(UTC).date())
     if given.cost:
         return show_cost(given.input or [str(SAMPLE)], given.cluster_metadata, settings)

@@ -56,6 +56,7 @@ from replica_audit.protocol.comparison.content import CompareMode
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 from replica_audit.protocol.verdict.partition_findings import incident_rows
 from replica_audit.protocol.verdict.verdict import Judgement, inconclusive
+from replica_audit.recovery.facts import will_be_cut
 from replica_audit.recovery.outcomes import AuditedRows, replica_starts
 from replica_audit.rows import AuditedPartition
 from replica_audit.rows.codes import Cause, Protocol
@@ -161,7 +162,9 @@ class PartitionAudit:
         self.loaded = with_refused(self.loaded, {row.wrong_lines_broker_id for row in made.verdicts})
         modes = self.cluster.applies, self.context, self.cluster.compare
         healed = followers_once_corrected(self.loaded, self.leadership.leader_id, self.replicas, *modes)
-        choices = list(self._what_if_leaders(made.cuts)) if self.cluster.what_if_leaders or self.metadata.no_leader else []
+        is_at_stake = self.cluster.what_if_at_stake and any(map(will_be_cut, made.verdicts))
+        is_asked = self.cluster.what_if_leaders or self.metadata.no_leader or is_at_stake
+        choices = list(self._what_if_leaders(made.cuts)) if is_asked else []
         incidents = list(incident_rows(self.events, made.verdicts))
         gaps = list(sequence_gap_rows(self.best_replica, self.compared, self.metadata, self.context))
         damaged = list(damaged_rows(self.loaded, self.leadership.leader_id, self._runs, compacted=self.context.compacted))

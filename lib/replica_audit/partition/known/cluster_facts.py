@@ -63,6 +63,7 @@ class ClusterFacts:
     simultaneous: bool = False
     metadata_log_end: tuple[int, int] = (-1, -1)
     what_if_leaders: bool = False
+    what_if_at_stake: bool = False
     every_row: bool = True
     logs_go_on: bool = False
     compare: CompareMode = CompareMode.CONTENT
@@ -135,6 +136,7 @@ def cluster_facts(
         simultaneous=settings.simultaneous_copies,
         metadata_log_end=(copy.log_epoch, copy.log_end_offset) if copy else (-1, -1),
         what_if_leaders=settings.what_if_leaders,
+        what_if_at_stake=settings.what_if_at_stake,
         every_row=settings.detail == "all",
         logs_go_on=settings.server_logs_after_copy,
         compare=CompareMode(settings.compare),
