@@ -30,7 +30,7 @@ UNDEFINED = EpochEntry(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
 
 def table(pairs: Iterable[tuple[int, int]]) -> EpochTable:
     """Pairs of (epoch, start offset), already in order, as a table; nothing is checked."""
-    if isinstance(pairs, tuple) and pairs and isinstance(pairs[0], EpochEntry):
+    if isinstance(pairs, tuple) and all(type(one) is EpochEntry for one in pairs):
         return pairs
     return tuple(map(EpochEntry._make, pairs))
 
