@@ -102,7 +102,7 @@ class Operator:
             r"# brokers? ([\d, ]+) must not run yet.*": self._not_running,
             r"# on each broker, stopped or from a snapshot: mkdir -p SAFE_PLACE/broker-BROKER_ID; .*": lambda: None,
             r"# cp -a LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/": self._copy,
-            r"# on its host, in a copy of this folder: sh (checkpoints/\S+)": self._in_place,
+            r"# on its host, in a copy of this folder: (?:DIR_\d+=LOG_DIR )+sh (checkpoints/\S+)": self._in_place,
             r"# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/DIRECTORY.*": lambda: None,
             r"# (audit again|look into SAVED|start one consumer|stop the consumers).*": lambda *_words: None,
             r"# (the records themselves|\(after `triage`).*": lambda *_words: None,

@@ -251,7 +251,9 @@ def test_a_follower_that_will_truncate_is_started_after_the_copies() -> None:
     assert plan.steps[1].reasons[1:] == ("`t-0`: broker 2 truncates to 10, which removes 5 records, 4 of them committed.",)
     both = replace(found, verdicts=(cut, replace(cut, follower_id=3)), roles=roles("t", 1, 2, 3, leader=1, isr=(1,)))
     started = plan_of(both, RE_READ).steps[-1]
-    assert started.title == "Start brokers 2, 3: they truncate 10 records, 8 of them committed, which step 1 copies"
+    assert (
+        started.title == "Start brokers 2, 3: they truncate 10 records, 8 of them committed, counted on each replica, which step 1 copies"
+    )
     assert len(started.commands) == 2
     unknown = plan_of(replace(found, verdicts=(replace(cut, verdict="inconclusive", restart_offset=9),)), RE_READ)
     assert [step.stage for step in unknown.steps] == [Stage.COPY, Stage.ASK], "what it holds beyond its leader is not known"

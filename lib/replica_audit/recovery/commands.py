@@ -72,7 +72,7 @@ class Tools:
     def none_runs(self, brokers: Collection[int], *, any_runs: bool) -> str:
         """Show that none of these brokers runs: on their hosts where no other one runs that could be asked."""
         if any_runs:
-            return f"{self.brokers()}   # does not list {', '.join(map(str, sorted(brokers)))}"
+            return f"{self.brokers()} | grep 'id: '   # lists brokers, and none of these: {', '.join(map(str, sorted(brokers)))}"
         return "# on each of their hosts: jps -l   # has no line kafka.Kafka"
 
     def group_positions(self) -> str:

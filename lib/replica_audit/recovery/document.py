@@ -80,7 +80,8 @@ def _how(plan: Plan) -> Iterator[str]:
         yield "The commands are Kafka's own tools; type them in this folder."
         if "BOOTSTRAP" in names:
             yield "`BOOTSTRAP` is HOST:PORT of a running broker, or of the first one that you start. If the cluster asks for credentials,"
-            yield "add `--command-config FILE` (`--admin.config FILE` to kafka-leader-election.sh)."
+            elects = " (`--admin.config FILE` to kafka-leader-election.sh)" if "kafka-leader-election.sh" in used else ""
+            yield f"add `--command-config FILE`{elects}."
         if "ZOOKEEPER" in names:
             yield "`ZOOKEEPER` is HOST:PORT of ZooKeeper."
         yield from ("", "```sh", *(f"export {name}=HOST:PORT" for name in names), "```")
@@ -103,7 +104,8 @@ def _instead(plan: Plan) -> Iterator[str]:
         yield from ("## Other ways, and what they cost", "")
         yield "What a follower truncates can be sent again from its copy, with new offsets and timestamps: groups meet it later. Or that"
         yield "follower is elected instead: uncleanly, while the present leader does not run; what was written to that one since it was"
-        yield from ("copied is lost, too. Where that costs nothing of what was copied, its commands are here: choose before you begin.", "")
+        here = " Where that costs nothing of what was copied, its commands are here: choose before you begin."
+        yield from (f"copied is lost, too.{here if any(one.commands for one in plan.instead) else ''}", "")
         for one in plan.instead:
             yield f"- {one.text}"
             if one.commands:

@@ -332,7 +332,8 @@ class _Maker:
             why = "it overwrites the files while it runs" if rival == broker else "else it leads instead; a step below starts it again"
             yield f"# stop broker {rival}: {why}"
         if logs:
-            yield f"# on its host, in a copy of this folder: sh checkpoints/broker-{broker}/{SCRIPT}"
+            named = " ".join(f"{name}=LOG_DIR" for name in directories(logs).values())
+            yield f"# on its host, in a copy of this folder: {named} sh checkpoints/broker-{broker}/{SCRIPT}"
         if torn:
             yield f"# on its host, in each log directory of these replicas: rm {_MARKER}"
         later = sorted({rival for one in rows for rival in one.rivals} - {*stopped})
@@ -387,8 +388,8 @@ class _Maker:
     def _undo(self, broker: int, logs: Sequence[ReplicaLog], rows: Sequence[PlannedLeader]) -> str:
         if logs:
             return (
-                f"Stop the broker, `sh checkpoints/broker-{broker}/{SCRIPT} undo`, start it. Never delete or rename such a file: a "
-                "broker does not rebuild it."
+                f"`sh checkpoints/broker-{broker}/{SCRIPT} undo`, only before the broker is started: after that its log follows the new "
+                "lines. Never delete or rename such a file: a broker does not rebuild it."
             )
         offline = ": its partitions are offline again, as before. Nothing was truncated unless other replicas ran" if rows else ""
         return f"Stop broker {broker}{offline}."
@@ -420,7 +421,8 @@ def _records(removals: Sequence[Removal]) -> str:
     split = sum((one.cut.lost_by_transaction or RecordsByTransaction() for one in removals), RecordsByTransaction())
     if split.total == known and not split.is_plain:  # else the leaders hold a part
         return f"{least}{lost_text(known, committed, split)}"
-    return f"{least}{count(known, 'record')}{f', {committed} of them committed' if committed else ''}"
+    each = ", counted on each replica" if len({one.replica[:2] for one in removals}) < len(removals) else ""
+    return f"{least}{count(known, 'record')}{f', {committed} of them committed' if committed else ''}{each}"
 
 
 def _said(facts: RecoveryFacts, removals: Sequence[Removal]) -> Iterator[str]:
