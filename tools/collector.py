@@ -51,7 +51,8 @@ def modules() -> list[Path]:
         if name in found or name.startswith(_ELSEWHERE):
             continue
         path = LIBRARY / name.replace(".", "/")
-        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        # a folder that an earlier version left behind may have the name of a module
+        path = package if (package := path / "__init__.py").is_file() else path.with_suffix(".py")
         if not path.is_file():
             continue  # a name within a module
         found[name] = path
