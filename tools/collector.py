@@ -32,7 +32,7 @@ _UNUSED = (
     *(f"*.{kind}" for kind in ("pyx", "pxd", "pxi", "pyi", "c", "h", "cmake", "a")),
     *("*/RECORD", "*/INSTALLER", "*/REQUESTED", "*/direct_url.json", "../*"),
     *(f"pyarrow/*{part}*" for part in ("flight", "_orc", "gandiva", "cuda", "_cpp_tests", "encryption", "feather")),
-    *("pyarrow/_dataset*", "pyarrow/_substrait*", "pyarrow/_csv*", "pyarrow/libarrow_python.so", "pyarrow/lib*.so.*.*.*"),
+    *("pyarrow/_dataset*", "pyarrow/_substrait*", "pyarrow/libarrow_python.so", "pyarrow/lib*.so.*.*.*"),
 )
 
 
