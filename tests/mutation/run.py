@@ -9,7 +9,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -124,6 +124,8 @@ def run(reader: Reader, folder: Path, seeds: range) -> Tally:
     """Many mutations of one reader."""
     tally = Tally()
     folder.mkdir(parents=True, exist_ok=True)
+    with suppress(Exception):  # what is compiled at its first use takes seconds, once
+        _read(reader, folder, reader.samples[0])
     for seed in seeds:
         wrong, told, seconds = judge(reader, folder, seed)
         tally.runs += 1
