@@ -90,11 +90,11 @@ class Tools:
     def elect(self, name: str) -> str:
         """Elect the leaders of a file uncleanly; before 2.4 a script that allows it for the topics until they are led."""
         if self.elects:
-            return f"kafka-leader-election.sh {SERVER} --election-type UNCLEAN --path-to-json-file {name}"
+            return f"{self.elect_one()} --path-to-json-file {name}"
         return f"sh {name}"
 
     def elect_one(self) -> str:
-        """The beginning of a line that elects the leader of one partition uncleanly; not before 2.4."""
+        """The beginning of a line that elects leaders uncleanly, without the partitions; not before 2.4."""
         return f"kafka-leader-election.sh {SERVER} --election-type UNCLEAN"
 
     def elect_preferred(self, name: str) -> str:

@@ -112,7 +112,8 @@ def leaders_by_plan(facts: RecoveryFacts, waiting: Collection[ReplicaKey] = ()) 
 
 def led_by_plan(facts: RecoveryFacts, waiting: Collection[ReplicaKey] = ()) -> set[PartitionKey]:
     """The offline partitions that get a leader, and those that the order has no place for: it says so."""
-    return {*leaders_by_plan(facts, waiting), *(key_of(one.partition) for one in order_of(facts, waiting).crossed)}
+    order = order_of(facts, waiting)
+    return {key_of(one.partition) for one in order.leaders} | {key_of(one.partition) for one in order.crossed}
 
 
 def only_stopped(facts: RecoveryFacts) -> bool:

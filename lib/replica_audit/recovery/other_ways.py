@@ -12,6 +12,7 @@ from replica_audit.recovery.elections import records_lost
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, will_be_cut
 from replica_audit.recovery.gone import brokers_shown
 from replica_audit.recovery.names import partition_shown
+from replica_audit.recovery.start_order import before_in_assignment
 from replica_audit.recovery.start_text import of_transactions
 from replica_audit.recovery.steps import OtherWay
 from replica_audit.rows.pairs import ReplicaVerdict
@@ -65,10 +66,7 @@ def _is_alone(facts: RecoveryFacts, waiting: Collection[ReplicaKey], one: Replic
 
 def _in_the_way(facts: RecoveryFacts, one: ReplicaVerdict) -> set[int]:
     """The leader, and whoever stands before the follower in the assignment: they must not run while it is elected."""
-    roles = facts.replicas.get(one.key, ())
-    own = next((role.position for role in roles if role.broker_id == one.follower_id), None)
-    before = {role.broker_id for role in roles if own is None or role.position is None or role.position < own}
-    return (before | {one.leader_id}) - {one.follower_id, *facts.gone}
+    return (before_in_assignment(facts.replicas.get(one.key, ()), one.follower_id) | {one.leader_id}) - {one.follower_id, *facts.gone}
 
 
 def _election(facts: RecoveryFacts, one: ReplicaVerdict, tools: Tools) -> Iterator[str]:

@@ -109,13 +109,17 @@ def electable_brokers(one: FindingFacts) -> frozenset[int]:
 def rivals_of(one: RunFinding, best: ElectionChoice, roles: Sequence[ReplicaRole]) -> frozenset[int]:
     """Whoever would lead instead, and lose more; of an unclean election also those before it in the assignment (unknown: all)."""
     prices = {choice.candidate_id: price_of(choice) for choice in one.candidates or () if choice.rank is not None}
-    places = {role.broker_id: role.position for role in roles}
     electable = lead_at_once(one, roles)
     if best.election == ElectionType.CLEAN:
         return frozenset(broker for broker in electable if prices.get(broker) != price_of(best)) - {best.candidate_id}
-    own = places.get(best.candidate_id)
-    before = {broker for broker, place in places.items() if own is None or place is None or place < own}
-    return frozenset(electable | before) - {best.candidate_id}
+    return frozenset(electable | before_in_assignment(roles, best.candidate_id)) - {best.candidate_id}
+
+
+def before_in_assignment(roles: Sequence[ReplicaRole], broker: int) -> set[int]:
+    """Whoever stands before a broker in the assignment; all where their order is not known."""
+    places = {role.broker_id: role.position for role in roles}
+    own = places.get(broker)
+    return {other for other, place in places.items() if own is None or place is None or place < own}
 
 
 def _by_regret(planned: PlannedLeader) -> tuple[Price, str, int]:
