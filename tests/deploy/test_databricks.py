@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import yaml
-from databricks.sdk.service.jobs import JobSettings
 
 from tests.deploy.manifests import DEPLOY, Document, keys, misspelt, parsed
 from tests.house.checkout import ROOT
@@ -21,6 +20,8 @@ SAMPLE = ROOT / "tests" / "data" / "sample" / "committed-loss"
 
 def differs(settings: Document) -> bool:
     """Whether the SDK takes other settings than these: what it does not know it drops in silence."""
+    from databricks.sdk.service.jobs import JobSettings  # takes seconds to load, which each worker would spend while it collects
+
     return bool(JobSettings.from_dict(settings).as_dict() != settings)
 
 

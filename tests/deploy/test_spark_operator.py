@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kubeflow_spark_api.models.spark_v1beta2_scheduled_spark_application import SparkV1beta2ScheduledSparkApplication
 
 from tests.deploy.manifests import Document, keys, misspelt, of_kind, parsed
 from tests.house.checkout import ROOT
@@ -17,6 +16,9 @@ TEMPLATE: dict[str, Any] = SCHEDULED["spec"]["template"]
 
 def differs(document: Document) -> bool:
     """Whether the operator would take another object than the document says: a key that it does not know is dropped in silence."""
+    # takes seconds to load, which each worker would spend while it collects
+    from kubeflow_spark_api.models.spark_v1beta2_scheduled_spark_application import SparkV1beta2ScheduledSparkApplication
+
     taken = SparkV1beta2ScheduledSparkApplication.from_dict(document)
     assert taken is not None
     return bool(taken.to_dict() != document)

@@ -8,10 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
-
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 VERDICTS = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
@@ -57,10 +53,6 @@ def test_a_bill_of_materials_needs_an_environment(tmp_path: Path) -> None:
     assert not (tmp_path / "sbom.json").exists()
 
 
-def test_every_verdict_has_its_line_with_its_severity() -> None:
-    assert not [v for v in Verdict if f"| `{v}` | {SEVERITIES[v]} |" not in VERDICTS]
-
-
 def test_every_code_of_a_problem_is_named() -> None:
     found: dict[str, Path] = {}
     for path in (ROOT / "lib").rglob("*.py"):
@@ -71,10 +63,11 @@ def test_every_code_of_a_problem_is_named() -> None:
     assert not {code: str(path) for code, path in found.items() if f"`{code}`" not in VERDICTS}
 
 
-@pytest.mark.parametrize("document", [*sorted(ROOT.glob("*.md")), *DOCS], ids=lambda path: path.name)
-def test_links_lead_somewhere(document: Path) -> None:
-    text = document.read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+def test_links_lead_somewhere() -> None:
+    pages = [*sorted(ROOT.glob("*.md")), *DOCS]
+    links = [(page, target) for page in pages for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))]
+    assert len(links) > 100
+    for document, target in links:
         if "://" in target:
             continue
         path, _, anchor = target.partition("#")
@@ -86,6 +79,6 @@ def test_links_lead_somewhere(document: Path) -> None:
             assert anchor in anchors, f"{document.name} links to {target}"
 
 
-@pytest.mark.parametrize("document", DOCS, ids=lambda path: path.name)
-def test_every_document_is_linked_from_the_readme(document: Path) -> None:
-    assert str(document.relative_to(ROOT)) in (ROOT / "README.md").read_text(encoding="utf-8")
+def test_every_document_is_linked_from_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert not [page for page in map(str, (path.relative_to(ROOT) for path in DOCS)) if page not in readme]

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "lib").rglob("*.py"))
 TEMPLATES = [path for path in sorted((ROOT / "lib").rglob("templates/*")) if path.suffix in (".j2", ".js")]
@@ -68,17 +66,17 @@ def test_no_text_of_the_product_grates() -> None:
     assert not found
 
 
-@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
-def test_no_template_grates(path: Path) -> None:
+def test_no_template_grates() -> None:
     """Tags and what they hold for programs are left out; a heading, a label and a sentence of a script are read as they are."""
-    lines = re.sub(r"<[a-z/][^<>]*>", " ", path.read_text(encoding="utf-8")).splitlines()
-    assert not {f"{path.name}:{number}: {line.strip()}": better for number, line in enumerate(lines, 1) if (better := grating(line))}
+    lines = {path: re.sub(r"<[a-z/][^<>]*>", " ", path.read_text(encoding="utf-8")).splitlines() for path in TEMPLATES}
+    numbered = [(path.name, number, line) for path in TEMPLATES for number, line in enumerate(lines[path], 1)]
+    assert not {f"{name}:{number}: {line.strip()}": better for name, number, line in numbered if (better := grating(line))}
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_no_document_grates(path: Path) -> None:
-    paragraphs = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL).split("\n\n")
-    assert not {text: better for text in paragraphs if (better := grating(text))}
+def test_no_document_grates() -> None:
+    texts = {path.name: re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL) for path in DOCUMENTS}
+    paragraphs = [(name, paragraph) for name, text in texts.items() for paragraph in text.split("\n\n")]
+    assert not {f"{name}: {text}": better for name, text in paragraphs if (better := grating(text))}
 
 
 def test_each_pattern_fires_on_texts_and_not_on_docstrings() -> None:
