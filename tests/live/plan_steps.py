@@ -102,7 +102,7 @@ class Operator:
             r"# brokers? ([\d, ]+) must not run yet.*": self._not_running,
             r"# on each broker, stopped or from a snapshot: mkdir -p SAFE_PLACE/broker-BROKER_ID; .*": lambda: None,
             r"# cp -a LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/": self._copy,
-            r"# on its host, in a copy of this folder: (?:DIR_\d+=LOG_DIR )+sh (checkpoints/\S+)": self._in_place,
+            r"# on its host, in a copy of this folder: (?:DIR_\d+=LOG_DIR )+(?:ASIDE=SAFE_PLACE )?sh (checkpoints/\S+)": self._in_place,
             r"# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/DIRECTORY.*": lambda: None,
             r"# (audit again|look into SAVED|start one consumer|stop the consumers).*": lambda *_words: None,
             r"# (the records themselves|\(after `triage`).*": lambda *_words: None,
@@ -137,6 +137,8 @@ class Operator:
             return
         if not line.startswith("#"):
             self.printed = self.shell(line, self.folder)
+            if told := re.search(r"# (.*): `Leader` is not (\d+), nor is \2 in `Isr` or `Elr`: else stop here", line):
+                assert not _may_lead(self.printed, told[1].split(", "), int(told[2]))
             return
         for pattern, act in self._by_hand.items():
             if told := re.fullmatch(pattern, line):
@@ -184,6 +186,8 @@ class Operator:
         said_where = (self.folder / "PLAN.md").read_text(encoding="utf-8").partition(f"sh {script}`")[0].rpartition("## Step")[2]
         found = re.findall(r"(DIR_\d+) is the one that was audited as `([^`]*)`", said_where)
         own = {name: self.lab.root / Path(audited).relative_to(self.audited) for name, audited in found}
+        own["ASIDE"] = self.safe / "aside"
+        own["ASIDE"].mkdir(parents=True, exist_ok=True)
         said = " ".join(f"{name}={shlex.quote(str(place))}" for name, place in own.items())
         self.shell(f"{said} sh {script}", self.folder)
 
@@ -195,13 +199,21 @@ class Operator:
     def _copy(self) -> None:
         with (self.folder / "save-first.csv").open(encoding="utf-8", newline="") as stream:
             for row in csv.DictReader(stream):
-                place = Path("broker-" + row["broker_id"], "data-0", row["directory"])
+                place = Path("broker-" + row["broker_id"], Path(row["log_dir"]).name, row["directory"])
                 shutil.copytree(self.lab.root / place, self.safe / place)
 
 
 def _listed(said: str) -> list[str]:
     """The partitions that kafka-topics.sh lists."""
     return [f"{topic}-{partition}" for topic, partition in re.findall(r"Topic: (\S+)\s+Partition: (\d+)", said)]
+
+
+def _may_lead(said: str, partitions: list[str], broker: int) -> list[str]:
+    """Those of some partitions that a broker leads, or is in the ISR or the ELR of."""
+    lines = re.findall(r"Topic: (\S+)\s+Partition: (\d+)\s+Leader: (\S+)\s+Replicas: \S+\s+Isr: ?(\S*)(?:\s+Elr: ?(\S*))?", said)
+    named = {f"{topic}-{partition}": {leader, *isr.split(","), *elr.split(",")} for topic, partition, leader, isr, elr in lines}
+    assert named.keys() >= {*partitions}
+    return [one for one in partitions if str(broker) in named[one]]
 
 
 def _hanging(said: str) -> list[str]:

@@ -22,7 +22,19 @@ from replica_audit.past.recovery import recovery_facts
 from replica_audit.past.run import PastRun
 from replica_audit.recovery.invariants import PlanDefectError
 from replica_audit.recovery.plan import plan_of
-from replica_audit.recovery.steps import Action, Copy, CorrectFile, Elect, GroupPolicy, Plan, PutBack, StartBroker, StopBroker, TakeOut
+from replica_audit.recovery.steps import (
+    Action,
+    Copy,
+    CorrectFile,
+    Elect,
+    GroupPolicy,
+    Plan,
+    PutBack,
+    SetAside,
+    StartBroker,
+    StopBroker,
+    TakeOut,
+)
 from replica_audit.rows.codes import Protocol
 from tests.formats import kafka_files as kf
 from tests.scenarios.disks import TOPIC, VERSIONS, Cluster, Disk, Version
@@ -58,6 +70,7 @@ class World:
     is_guess: bool = False
     is_whole: bool = True
     copied: set[tuple[int, Record]] = field(default_factory=set)
+    empty: set[tuple[int, int]] = field(default_factory=set)
     started: set[int] = field(default_factory=set)
 
 
@@ -203,8 +216,17 @@ def _do(action: Action, world: World) -> None:
             _start(world, broker)
         case Elect((_topic, number), broker):
             _elect(world, number, broker)
+        case _:
+            _do_anew(action, world)
+
+
+def _do_anew(action: Action, world: World) -> None:
+    """What makes a replica fetch all of its log."""
+    match action:
         case TakeOut((_topic, number, broker)):
             _delete(world, number, broker)
+        case SetAside((_topic, number, broker)):
+            _set_aside(world, number, broker)
         case PutBack((_topic, number, broker)):
             one = world.partitions[number]
             one.held[broker] = list(one.held[one.leader])
@@ -215,6 +237,14 @@ def _delete(world: World, number: int, broker: int) -> None:
     if broker not in world.running:
         raise Broken(f"broker {broker} does not run, and is to delete its replica")
     _remove(world, number, broker, [])
+
+
+def _set_aside(world: World, number: int, broker: int) -> None:
+    _untouched(world, broker)
+    if broker in world.running or broker in world.started:
+        raise Broken(f"a directory of broker {broker} is moved while it runs, or after its start")
+    _remove(world, number, broker, [])
+    world.empty.add((number, broker))
 
 
 def _elect(world: World, number: int, broker: int) -> None:
@@ -256,7 +286,11 @@ def _start(world: World, broker: int) -> None:
     for number, one in world.partitions.items():
         if broker not in one.replicas:
             continue
-        if one.leader >= 0 and one.leader != broker:
+        if (number, broker) in world.empty:
+            if one.leader in (-1, broker) and (broker in one.isr or world.by_itself):
+                raise Broken(f"broker {broker} may lead {TOPIC}-{number} with an empty log")
+            one.held[broker] = list(one.held[one.leader]) if one.leader in world.running else []
+        elif one.leader >= 0 and one.leader != broker:
             _follow(world, number, broker)
         elif one.leader < 0 and broker in one.isr:
             _lead(world, number, broker)

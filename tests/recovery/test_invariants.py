@@ -27,6 +27,7 @@ from replica_audit.recovery.steps import (
     PlanStep,
     PutBack,
     ResetGroup,
+    SetAside,
     Shows,
     Stage,
     StartBroker,
@@ -95,6 +96,7 @@ def test_nobody_leads_whose_election_loses_nobody_knows_what() -> None:
         StartBroker(2),
         StopBroker(2),
         TakeOut(("t", 0, 2)),
+        SetAside(("t", 0, 2)),
         PutBack(("t", 0, 2)),
         CorrectFile(("t", 0, 2)),
         Elect(("t", 0), 1),
@@ -197,6 +199,19 @@ HELD = facts(
 )
 START = step(RUNS, StartBroker(2))
 RIGHTED = step(RUNS, CorrectFile(("t", 0, 2)), StartBroker(2))
+ANEW = step(RUNS, SetAside(("t", 0, 2)), StartBroker(2))
+
+
+def test_what_is_moved_away_was_copied_and_leads_nothing_with_an_empty_log() -> None:
+    assert broken(HELD, SAVED, ANEW) == set()
+    assert broken(HELD, ANEW) == {4}, "not copied"
+    assert 5 in broken(HELD, SAVED, START, step(RUNS, SetAside(("t", 0, 2)))), "the broker runs"
+    assert 4 in broken(replace(HELD, verdicts=(replace(HELD.verdicts[0], compacted=True),)), SAVED, ANEW), "keys were not compared"
+    alone = tuple(replace(one, in_isr=True) if one.broker_id == 2 else replace(one, standing="down", in_isr=False) for one in HELD.roles)
+    assert 4 in broken(replace(HELD, roles=alone), SAVED, ANEW), "it is the last member of the ISR"
+    both_down = tuple(replace(one, standing="down", in_isr=True, leader_id=1) for one in HELD.roles)
+    stopped = tuple(row(BrokerStart, broker_id=broker, outcome="safe", because={}, runs=False) for broker in (1, 2, 3))
+    assert 4 in broken(replace(HELD, roles=both_down, broker_starts=stopped), SAVED, ANEW), "nobody leads yet, and the ISR names it"
 
 
 @pytest.mark.parametrize("reason", list(StartBecause))
@@ -207,14 +222,14 @@ def test_no_broker_is_started_before_that_was_done_which_makes_its_start_safe(re
     assert 9 in broken(found, START), "nothing was done"
     copied, first = 9 not in broken(found, SAVED, START), step(RUNS, StartBroker(1), Elect(("t", 0), 1))
     corrected = 9 not in broken(found, SAVED, RIGHTED)
-    rebuilt = 9 not in broken(
-        replace(found, roles=HELD.roles), SAVED, START, step(OUT, TakeOut(("t", 0, 2))), step(BACK, PutBack(("t", 0, 2)))
-    )
+    rebuilt = 9 not in broken(found, SAVED, ANEW)
+    later = (step(OUT, TakeOut(("t", 0, 2))), step(BACK, PutBack(("t", 0, 2))))
+    assert copied is (9 not in broken(replace(found, roles=HELD.roles), SAVED, START, *later)), "until then it serves what it holds"
     outcome = OUTCOME_OF[reason]
     is_never_started = reason is StartBecause.OTHERS_TRUNCATE  # by a plan
     assert copied is (outcome is StartOutcome.COPY_FIRST and not is_never_started)
     assert corrected is (copied or reason is StartBecause.TORN_END)
-    may_be_rebuilt = outcome is StartOutcome.REPAIR_FIRST and reason not in (StartBecause.TORN_END, StartBecause.BECOMES_STRAY)
+    may_be_rebuilt = outcome is StartOutcome.REPAIR_FIRST and reason is not StartBecause.BECOMES_STRAY
     assert rebuilt is (copied or may_be_rebuilt)
     if outcome is StartOutcome.ORDER:
         assert 9 not in broken(found, first, START), "another one leads"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import json
 import os
 import shutil
 import subprocess
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from replica_audit.recovery.commands import rows_csv, table_csv
 from replica_audit.recovery.document import render_plan
 from replica_audit.recovery.facts import RecoveryFacts
 from replica_audit.recovery.names import file_name
-from replica_audit.recovery.steps import GroupPolicy, Plan, Stage, StartBroker
+from replica_audit.recovery.steps import GroupPolicy, Plan, SetAside, Stage, StartBroker
 from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.due_facts import due_of
 from replica_audit.rows.codes import Cause
@@ -263,9 +265,10 @@ def test_a_follower_that_will_truncate_is_started_after_the_copies() -> None:
     assert "broker 2 empties its log and starts at 9, which removes 5 records" in restarted.steps[1].reasons[1]
     agrees = replace(cut, verdict="cannot_rejoin", truncation_offset=5)
     same = plan_of(replace(found, verdicts=(agrees,)), RE_READ)
-    assert same.steps == (), "what it truncates it fetches again"
+    assert [step.stage for step in same.steps] == [Stage.COPY, Stage.START], "its directory is moved away, and it fetches all again"
+    assert SetAside(("t", 0, 2)) in same.steps[-1].actions
     other = plan_of(replace(found, verdicts=(replace(agrees, divergence_offset=7),)), RE_READ)
-    assert [step.stage for step in other.steps] == [Stage.COPY]
+    assert [step.stage for step in other.steps] == [Stage.COPY, Stage.START]
     gone = plan_of(replace(found, verdicts=(replace(cut, already_truncated=True),)), RE_READ)
     assert gone.steps == ()
     assert "already truncated" in gone.decisions[0]
@@ -326,7 +329,7 @@ def test_a_corrected_checkpoint_lies_at_its_place_with_what_it_does() -> None:
     assert "/var/lib/kafka" not in made["checkpoints/broker-1/put-in-place.sh"], "it may be the only copy"
     assert (
         plan.steps[0]
-        .reasons[1]
+        .reasons[2]
         .endswith(
             "Line `7 1800` is from the table of another replica: broker 3. "
             "In a replay with it, follower 2 of leader 1 truncates nothing and catches up."
@@ -371,7 +374,10 @@ def test_a_corrected_file_does_not_make_up_for_batches_of_its_own_log(diverged: 
 
 
 def _corrected(topic: str, broker: int, log_dir: Path, content: str) -> ReplicaLog:
-    return log(topic, broker, log_dir=str(log_dir), corrected_checkpoint=content, corrected_entries=())
+    was = sha256(b"0\n0\n").hexdigest() if topic != "o'clock" else None
+    state = "ok" if was else "missing"
+    fields = {"checkpoint_sha256": was, "checkpoint_state": state, "corrected_checkpoint": content, "corrected_entries": ()}
+    return log(topic, broker, log_dir=str(log_dir), **fields)
 
 
 def test_a_diverged_replica_is_corrected_rather_than_rebuilt_and_saved_before_it_is_cut() -> None:
@@ -396,7 +402,8 @@ def test_a_diverged_replica_is_corrected_rather_than_rebuilt_and_saved_before_it
     assert [step.stage for step in rebuilt.steps] == [Stage.COPY, Stage.REBUILD, Stage.REBUILD], "the broker runs"
     down = tuple(replace(role, in_isr=False, standing="down") if role.broker_id == 2 else role for role in found.roles)
     started = plan_of(replace(found, logs=(stuck, log("u", 2)), roles=down), RE_READ)
-    assert [step.stage for step in started.steps] == [Stage.COPY, Stage.START, Stage.REBUILD, Stage.REBUILD]
+    assert [step.stage for step in started.steps] == [Stage.COPY, Stage.START], "it is moved away before the broker starts"
+    assert SetAside(("t", 0, 2)) in started.steps[-1].actions
     assert not rebuilt.refusals
 
 
@@ -440,6 +447,84 @@ def test_files_of_one_broker_share_one_restart_and_one_script(tmp_path: Path) ->
     subprocess.run(script, check=True, cwd=tmp_path, env=places | {"DIR_2": str(moved)})
     assert (moved / logs[1].directory / "leader-epoch-checkpoint").read_text() == "0\n1\n1 0\n"
     assert not list(tmp_path.rglob("pwned"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Disk:
+    """A log directory of broker 2, which is stopped, and the script that is to be run on it."""
+
+    data: Path
+    aside: Path
+    script: Path
+
+    def run(self, *arguments: str, **named: str) -> tuple[int, str]:
+        places = {**os.environ, "DIR_1": str(self.data), "ASIDE": str(self.aside), **named}
+        done = subprocess.run(["/bin/sh", str(self.script), *arguments], check=False, capture_output=True, text=True, env=places)
+        return done.returncode, done.stderr
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> _Disk:
+    """A file of `t` is corrected, and the directory of `u` is moved away."""
+    data, aside = tmp_path / "data", tmp_path / "aside"
+    aside.mkdir()
+    for name in ("t-0", "u-0"):
+        (data / name).mkdir(parents=True)
+        (data / name / "leader-epoch-checkpoint").write_text("0\n0\n")
+    (data / "meta.properties").write_text("version=1\nnode.id=2\n")
+    (data / ".lock").touch()
+    down: dict[str, Any] = {"leader": 1, "isr": (1,), "min_insync_replicas": 1}
+    found = facts(
+        verdicts=(verdict("u", 2, "log_matching_violation"),),
+        roles=(*roles("t", 1, 2, **down), *roles("u", 1, 2, **down)),
+        logs=(_corrected("t", 2, data, "0\n1\n3 0\n"), log("u", 2, log_dir=str(data))),
+    )
+    _write(plan_of(found, RE_READ), tmp_path / "plan")
+    return _Disk(data, aside, tmp_path / "plan" / "checkpoints" / "broker-2" / "put-in-place.sh")
+
+
+def test_what_the_script_does_is_undone_until_the_broker_was_started(disk: _Disk) -> None:
+    corrected, moved = disk.data / "t-0" / "leader-epoch-checkpoint", disk.aside / "broker-2" / "u-0"
+    for _again in range(2):
+        assert disk.run() == (0, "")
+        assert (corrected.read_text(), moved.is_dir(), (disk.data / "u-0").exists()) == ("0\n1\n3 0\n", True, False)
+    assert disk.run("undo") == (0, "")
+    assert (corrected.read_text(), moved.exists(), (disk.data / "u-0").is_dir()) == ("0\n0\n", False, True)
+    assert sorted(path.name for path in corrected.parent.iterdir()) == ["leader-epoch-checkpoint"]
+    disk.run()
+    (disk.data / "u-0").mkdir()
+    code, said = disk.run("undo")
+    assert (code, "can no longer be undone" in said) == (1, True), "the broker made it again"
+    (disk.data / "u-0").rmdir()
+    disk.run()
+    corrected.write_text("0\n2\n3 0\n4 9\n")
+    code, said = disk.run("undo")
+    assert (code, "can no longer be undone" in said) == (1, True), "a broker has written it since"
+
+
+def test_the_script_touches_no_file_that_was_not_audited_nor_a_disk_in_use(disk: _Disk) -> None:
+    corrected = disk.data / "t-0" / "leader-epoch-checkpoint"
+
+    def refused(said: str, *arguments: str, **named: str) -> None:
+        code, told = disk.run(*arguments, **named)
+        assert (code, said in told) == (1, True), told
+        assert (corrected.read_text(), (disk.data / "u-0").is_dir()) == (before, True)
+
+    before = "0\n1\n2 0\n"
+    corrected.write_text(before)
+    refused("is not the file that was audited")
+    before = "0\n0\n"
+    corrected.write_text(before)
+    with (disk.data / ".lock").open("w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)  # as a broker that runs holds it
+        refused("is locked: broker 2 runs")
+        refused("is locked: broker 2 runs", "undo")
+    (disk.data / "inside").mkdir()
+    code, said = disk.run(ASIDE=str(disk.data / "inside"))
+    assert (code, "lies in the log directory" in said, (disk.data / "u-0").is_dir()) == (1, True, True)
+    disk.run("undo")
+    (disk.data / "meta.properties").write_text("version=1\nnode.id=22\n")
+    refused("log directory of another broker")
 
 
 def test_a_bad_replica_is_rebuilt_in_two_steps_and_never_below_min_isr() -> None:

@@ -117,7 +117,7 @@ class ReplicaFiles:
     `state` is current, future, deleted or stray. `checkpoint_state` is `ok`, `healed`, `empty`, `missing`, `unreadable`, `not-collected`
     or `not-used` (the broker leaves it alone: the log is in a format before v2);
     `checkpoint` holds the entries as found in the file, (line, epoch, start offset), also those of one that is malformed; `epochs` is the
-    table as loaded.
+    table as loaded, `checkpoint_sha256` the digest of the file's bytes, None where there are none.
     The four offsets are the entries of the offset checkpoints, None if there is none; `high_watermarks_collected` is False where the whole
     replication-offset-checkpoint is not in the input, `cleaner_offsets_collected` where cleaner-offset-checkpoint is not. `offline_reason`:
     why a broker would take the directory offline.
@@ -163,6 +163,7 @@ class ReplicaFiles:
     producer_texts: tuple[ProducerText, ...] = ()
     cleaner_offsets_collected: bool = False
     is_refused: bool = False
+    checkpoint_sha256: str | None = None
 
     @property
     def path(self) -> str:

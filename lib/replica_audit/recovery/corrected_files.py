@@ -1,4 +1,4 @@
-"""Corrected leader-epoch-checkpoints: which are put in place, by which script, and what their lines are from."""
+"""What is done to the disk of a broker that is stopped, and by which script: leader-epoch-checkpoints corrected, directories set aside."""
 
 from __future__ import annotations
 
@@ -65,44 +65,87 @@ def directories(logs: Sequence[ReplicaLog]) -> dict[str, str]:
     return {log_dir: f"DIR_{number}" for number, log_dir in enumerate(dict.fromkeys(log.log_dir for log in logs), 1)}
 
 
-def checkpoint_files(below: str, logs: Sequence[ReplicaLog]) -> Iterator[PlanFile]:
-    """The corrected files below a folder of the plan, and the script that puts them in place; none without logs."""
-    if logs:
-        for log in logs:
-            yield PlanFile(name=f"{below}/{file_name(log.directory)}/{NAME}", content=log.corrected_checkpoint or "")
-        names = directories(logs)
-        lines = [f': "${{{name}:?name a log directory of the broker: PLAN.md says which one {name} is}}"\n' for name in names.values()]
-        lines += [f'place {quote(file_name(log.directory))} "${names[log.log_dir]}"/{quote(log.directory)} {_state(log)}\n' for log in logs]
-        yield PlanFile(name=f"{below}/{SCRIPT}", content=_PLACING + "".join(lines), executable=True)
+def files_of(broker: int, corrected: Sequence[ReplicaLog], aside: Sequence[ReplicaLog]) -> Iterator[PlanFile]:
+    """The corrected files of a broker, and the script that does to its disk what is to be done; none where nothing is."""
+    below, names = f"checkpoints/broker-{broker}", directories([*corrected, *aside])
+    for log in corrected:
+        yield PlanFile(name=f"{below}/{file_name(log.directory)}/{NAME}", content=log.corrected_checkpoint or "")
+    if names:
+        lines = [f"broker={broker}\n"]
+        lines += [f': "${{{name}:?name a log directory of the broker: PLAN.md says which one {name} is}}"\n' for name in names.values()]
+        lines += [f': "${{{_ASIDE}:?name a directory outside of the log directories}}"\n'] if aside else []
+        lines += [f'not_used "${name}"\n' for name in names.values()]
+        lines += [
+            f'place {quote(file_name(log.directory))} "${names[log.log_dir]}"/{quote(log.directory)} {_was(log)}\n' for log in corrected
+        ]
+        lines += [f'aside "${names[log.log_dir]}" {quote(log.directory)}\n' for log in aside]
+        yield PlanFile(name=f"{below}/{SCRIPT}", content=_ON_DISK + "".join(lines), executable=True)
 
 
-def _state(log: ReplicaLog) -> str:
-    return "malformed" if log.checkpoint_state == "unreadable" else "readable"
+def script_line(broker: int, corrected: Sequence[ReplicaLog], aside: Sequence[ReplicaLog]) -> str:
+    """The line that calls it, with what a person has to name."""
+    named = [f"{name}=LOG_DIR" for name in directories([*corrected, *aside]).values()] + ([f"{_ASIDE}=SAFE_PLACE"] if aside else [])
+    return f"{' '.join(named)} sh checkpoints/broker-{broker}/{SCRIPT}"
 
 
-_PLACING = f"""\
+def _was(log: ReplicaLog) -> str:
+    """The audited file: its digest, that there was none, or that nobody knows it."""
+    return log.checkpoint_sha256 or ("missing" if log.checkpoint_state == "missing" else "unknown")
+
+
+_ASIDE = "ASIDE"
+_ON_DISK = f"""\
 #!/bin/sh
 # Written by an audit; read it before you run it: on the host of the broker, while the broker is stopped, as the user that Kafka runs as.
-# It stops at the first line that fails. With the argument undo it restores the old files.
+# It stops at the first line that fails. With the argument undo it puts everything back, as long as the broker was not started.
 set -eu
 mode=${{1:-put}}
 here=$(dirname -- "$0")
-well_formed() {{
-  awk 'NR == 1 && $0 != "0" {{ bad = 1 }} NR == 2 {{ lines = $0 }} NR > 2 && NF != 2 {{ bad = 1 }}
-    END {{ exit (bad || NR < 2 || NR != lines + 2) }}' "$1"
+fail() {{ printf '%s\\n' "$*" >&2; exit 1; }}
+digest() {{ if [ -e "$1" ]; then sha256sum < "$1" | cut -d ' ' -f 1; else echo missing; fi; }}
+not_used() {{
+  [ -d "$1" ] || fail "$1: no such directory; which log directories does the broker have?"
+  if [ -e "$1/meta.properties" ] && ! grep -Eqx "(broker|node)\\.id=$broker" "$1/meta.properties"; then
+    fail "$1 is a log directory of another broker than $broker"
+  fi
+  if [ -e "$1/.lock" ] && [ -r /proc/locks ]; then
+    inode=$(ls -di -- "$1/.lock" | awk '{{ print $1 }}')
+    if grep -Eq ":$inode " /proc/locks; then fail "$1 is locked: broker $broker runs; stop it first"; fi
+  fi
 }}
 place() {{
   target=$2/{NAME}
-  [ -d "$2" ] || {{ printf '%s: no such directory; which log directories does the broker have?\\n' "$2" >&2; exit 1; }}
+  [ -d "$2" ] || fail "$2: no such directory; which log directories does the broker have?"
   if [ "$mode" = undo ]; then
-    if [ -e "$target.before" ]; then cp -p -- "$target.before" "$target"; fi
+    if cmp -s -- "$here/$1/{NAME}" "$target"; then
+      if [ -e "$target.before" ]; then mv -f -- "$target.before" "$target"; else rm -f -- "$target"; fi
+    elif [ -e "$target.before" ]; then
+      fail "$target has changed since: the broker was started, and this can no longer be undone"
+    fi
     return
   fi
-  if [ "$3" = malformed ] && [ -e "$target" ] && [ ! -e "$target.before" ] && well_formed "$target"; then
-    printf '%s is well formed: only the copy that was audited is damaged; copy it again\\n' "$target" >&2; exit 1
-  fi
-  if [ -e "$target" ] && [ ! -e "$target.before" ]; then cp -p -- "$target" "$target.before"; fi
+  if cmp -s -- "$here/$1/{NAME}" "$target"; then return; fi
+  [ "$3" != unknown ] || fail "$target: nobody knows which file was audited; audit again"
+  [ "$(digest "$target")" = "$3" ] || fail "$target is not the file that was audited: copy it again, audit and plan again"
+  if [ -e "$target" ]; then cp -p -- "$target" "$target.before"; fi
   cp -- "$here/$1/{NAME}" "$target"
+}}
+aside() {{
+  from=$1/$2 to=$ASIDE/broker-$broker/$2
+  if [ "$mode" = undo ]; then
+    if [ -e "$to" ]; then
+      [ ! -e "$from" ] || fail "$from was made again: the broker was started, and this can no longer be undone"
+      mv -- "$to" "$from"
+    fi
+    return
+  fi
+  if [ -d "$to" ] && [ ! -e "$from" ]; then return; fi
+  [ -d "$from" ] || fail "$from: no such directory; which log directories does the broker have?"
+  [ ! -e "$to" ] || fail "$to is there already: name another directory"
+  [ -d "$ASIDE" ] || fail "$ASIDE: no such directory; make it first"
+  case "$(cd -- "$ASIDE" && pwd -P)/" in "$(cd -- "$1" && pwd -P)"/*) fail "$ASIDE lies in the log directory $1" ;; esac
+  mkdir -p -- "$ASIDE/broker-$broker"
+  mv -- "$from" "$to"
 }}
 """
 

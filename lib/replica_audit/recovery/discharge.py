@@ -20,7 +20,7 @@ OF_BROKERS = (StartBecause.COPIED_TWICE, StartBecause.NOT_READ, StartBecause.MIS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What was done before a start, or is done by the plan: `rebuilt` afterwards, too."""
+    """What was done before a start; `rebuilt`: replicas that it makes anew, or that the plan rebuilds afterwards where the broker ran."""
 
     copied: Collection[ReplicaKey]
     led: Collection[PartitionKey]
@@ -44,7 +44,7 @@ def still_open(facts: RecoveryFacts, start: ReplicaStart, done: Done) -> Iterato
     for reason in map(StartBecause, start.because):
         outcome = OUTCOME_OF[reason]
         if reason is StartBecause.TORN_END:
-            is_done = replica in done.corrected
+            is_done = replica in done.corrected or replica in done.rebuilt
         elif reason is StartBecause.ELECTION_UNKNOWN:
             is_done = _is_known_without_gone(facts, key)
         elif reason is StartBecause.BECOMES_STRAY:

@@ -11,6 +11,7 @@ from replica_audit.recovery.discharge import Done, still_open, unknown_brokers
 from replica_audit.recovery.facts import RecoveryFacts, ReplicaKey, lacks_keys
 from replica_audit.recovery.names import partition_shown
 from replica_audit.recovery.questions import unknown_replicas
+from replica_audit.recovery.rebuilds import may_lead_empty
 from replica_audit.recovery.start_order import price_of
 from replica_audit.recovery.state import Effect, Leads, Removal, State, apply, choice_of, first_state, shown_by
 from replica_audit.recovery.steps import (
@@ -24,6 +25,7 @@ from replica_audit.recovery.steps import (
     PlanStep,
     PutBack,
     ResetGroup,
+    SetAside,
     StartBroker,
     StopBroker,
     TakeOut,
@@ -133,7 +135,7 @@ def _guesses(state: State, action: Action, unknown: frozenset[ReplicaKey]) -> It
     match action:
         case StartBroker(broker) | StopBroker(broker):
             touched = {replica for replica in unknown if replica[2] == broker}
-        case CorrectFile(replica) | TakeOut(replica) | PutBack(replica):
+        case CorrectFile(replica) | SetAside(replica) | TakeOut(replica) | PutBack(replica):
             touched = {replica, (*replica[:2], state.leaders.get(replica[:2], -1))} & unknown
         case Elect(key, broker, is_clean):
             touched = {replica for replica in unknown if (replica[:2] == key and not is_clean) or replica[2] == broker}
@@ -144,7 +146,7 @@ def _guesses(state: State, action: Action, unknown: frozenset[ReplicaKey]) -> It
 
 
 def _rebuilds(facts: RecoveryFacts, state: State, action: Action) -> Iterator[Broken]:
-    if not isinstance(action, TakeOut):
+    if not isinstance(action, TakeOut | SetAside):
         return
     replica = action.replica
     key, broker = replica[:2], replica[2]
@@ -158,9 +160,12 @@ def _rebuilds(facts: RecoveryFacts, state: State, action: Action) -> Iterator[Br
         yield 4, f"{_shown(replica)} was not copied, and its leader is not proven to hold everything that it holds"
     if state.leaders.get(key, -1) not in in_sync:
         yield 4, f"{_shown(replica)} has no leader that is in sync"
-    if not state.running.get(broker):
+    if isinstance(action, SetAside):
+        if may_lead_empty(roles, broker) and not state.running.get(state.leaders.get(key, -1)):
+            yield 4, f"{_shown(replica)} is moved away, and may be elected with an empty log: its leader does not run"
+    elif not state.running.get(broker):
         yield 4, f"{_shown(replica)} is to be deleted by a broker that does not run"
-    if len(in_sync) < (2 if minimum is None else minimum):
+    elif len(in_sync) < (2 if minimum is None else minimum):
         yield 4, f"without {_shown(replica)} only {len(in_sync)} replicas are in sync, fewer than min.insync.replicas"
     if verdict is not None and verdict.compacted and verdict.differing_keys is None:
         yield 4, f"{_shown(replica)} is of a compacted partition whose records were not compared"
@@ -172,11 +177,12 @@ def _starts(state: State, action: Action, starts: dict[int, int], number: int) -
             if broker in starts:
                 yield 5, f"broker {broker} is started again, after step {starts[broker]}"
             starts[broker] = number
-        case CorrectFile(replica):
+        case CorrectFile(replica) | SetAside(replica):
+            does = "moved away" if isinstance(action, SetAside) else "corrected"
             if replica[2] in starts:
-                yield 5, f"a file of {_shown(replica)} is corrected after its broker was started"
+                yield 5, f"a file of {_shown(replica)} is {does} after its broker was started"
             if state.running.get(replica[2]) is not False:
-                yield 5, f"a file of {_shown(replica)} is corrected while its broker may run"
+                yield 5, f"a file of {_shown(replica)} is {does} while its broker may run"
         case Copy(replicas):
             late = [replica for replica in replicas if replica[2] in starts]
             if late:
@@ -187,16 +193,17 @@ def _starts(state: State, action: Action, starts: dict[int, int], number: int) -
 
 
 def _outcomes(facts: RecoveryFacts, plan: Plan, state: State, action: Action) -> Iterator[Broken]:
-    """What the start of a broker makes necessary and nothing before it has done; a rebuild follows the start, if the plan has it."""
+    """What the start of a broker makes necessary and nothing before it has done."""
     if not isinstance(action, StartBroker) or action.empty or state.running.get(action.broker):
         return
     for reason in unknown_brokers(facts).get(action.broker, ()):
         yield 9, f"broker {action.broker} is started ({reason})"
-    rebuilt = {one.replica for step in plan.steps for one in step.actions if isinstance(one, TakeOut)}
+    taken = {one.replica for step in plan.steps for one in step.actions if isinstance(one, TakeOut)}
+    rebuilt = state.absent | (taken if facts.is_stopped(action.broker) is False else set())
     done = Done(copied=state.copied, led={*state.leaders, *plan.crossed}, corrected=state.corrected, rebuilt=rebuilt)
     for start in facts.starts:
         replica = (start.topic, start.partition, start.broker_id)
-        if start.broker_id == action.broker and replica not in state.absent:
+        if start.broker_id == action.broker:
             for reason in still_open(facts, start, done):
                 yield 9, f"broker {action.broker} is started, and {_shown(replica)} is {start.outcome} ({reason}) still"
 
@@ -233,7 +240,7 @@ def _ends(facts: RecoveryFacts, plan: Plan, state: State) -> Iterator[str]:
         if (key, one.producer_id, one.first_offset) not in state.ended and "abort" not in refused and key not in asked:
             yield f"it does not say how the transaction of producer {one.producer_id} ends"
     started = {action.broker for action in actions if isinstance(action, StartBroker)}
-    taken = {action.replica for action in actions if isinstance(action, TakeOut)}
+    taken = {action.replica for action in actions if isinstance(action, TakeOut | SetAside)}
     named = {name for one in plan.refusals for name in one.where}
     short = {(*one.key, one.follower_id) for one in facts.verdicts if lacks_keys(one) and one.key not in facts.leaderless} - facts.settled
     for replicas, does in ((state.stuck, "does not follow its leader"), (short, "lacks keys that its leader has")):

@@ -33,6 +33,7 @@ from replica_audit.recovery.steps import (
     PlanRefusal,
     PlanStep,
     Presumption,
+    SetAside,
     Shows,
     Stage,
     TakeOut,
@@ -175,7 +176,7 @@ def _removed(facts: RecoveryFacts, steps: Sequence[PlanStep]) -> tuple[set[Repli
         for action in step.actions:
             effects = list(apply(facts, state, action))
             truncated |= {effect.replica for effect in effects if isinstance(effect, Removal)}
-            if isinstance(action, TakeOut):
+            if isinstance(action, TakeOut | SetAside):
                 deleted.add(action.replica)
     return truncated, deleted
 

@@ -1,4 +1,9 @@
-"""Replicas to be fetched again: taken out of the assignment, so that their brokers delete them, and put back."""
+"""Replicas to be fetched again from their leaders.
+
+Of a broker that is stopped the directory is moved away: the broker makes a replica anew whose directory is not there, in the log directory
+that it is assigned to, and fetches all of it (LogManager.getOrCreateLog; with directory ids, too, as long as no log directory is offline).
+Of one that runs the replica is taken out of the assignment, so that the broker deletes it, and put back.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.commands import Tools, reassignment_json
-from replica_audit.recovery.corrected_files import STAYS_DIVERGED
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, lacks_keys
 from replica_audit.recovery.names import partition_shown, shown
 from replica_audit.recovery.steps import Check, PlanFile, PlanPart, PlanRefusal, PlanStep, Presumption, PutBack, Shows, Stage, TakeOut
@@ -22,6 +26,12 @@ _UNDECIDED = {
     Verdict.STALE_TOPIC_ID: "the directory is of an earlier topic of this name: the broker sets it aside by itself when it starts",
     Verdict.TRUNCATED_OTHERWISE: "it did not do what its rule says: see in `explain` which replica is right",
 }
+_SAID = {
+    Verdict.LOG_MATCHING_VIOLATION: "it holds other records than its leader, and Kafka does not notice",
+    Verdict.UNREADABLE: "its log is damaged",
+    Verdict.CANNOT_REJOIN: "it never catches up",
+    Verdict.COMPACTION_DIFFERS: "compaction left it other keys than its leader",
+}
 _ONE_AT_A_TIME = "another replica of it is rebuilt in this plan: audit again after that"
 _OTHER_KEYS = "compaction left other keys on the two: see in `explain` which replica is wrong before you delete one"
 _NEVER_FETCHES = "its leader refuses its fetches forever"
@@ -33,18 +43,11 @@ def rebuilds(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> tuple[dic
     """The replicas that are rebuilt, each with why, and those of which that is refused; what waits for an answer is in neither."""
     found: dict[ReplicaKey, str] = {}
     refusals = []
-    diverged = {(log.topic, log.partition, log.broker_id) for log in facts.logs if log.stays_diverged}
     for replica, reason in _ill(facts):
         if replica in waiting or (*replica[:2], _leader(facts, replica)) in waiting or replica[2] in facts.gone:
             continue
         verdict = facts.compared(replica)
-        why = (
-            _undecided(verdict)
-            or (STAYS_DIVERGED if replica in diverged else None)
-            or _refused(facts, replica, verdict)
-            or _held_up(facts, replica, waiting)
-            or (_ONE_AT_A_TIME if any(one[:2] == replica[:2] for one in found) else None)
-        )
+        why = _undecided(verdict) or _refused(facts, replica) or _held_up(facts, replica, waiting) or _at_once(facts, replica, found)
         if why is None:
             found[replica] = reason
         else:
@@ -59,7 +62,7 @@ def _ill(facts: RecoveryFacts) -> Iterator[tuple[ReplicaKey, str]]:
         settled = replica in facts.corrected or replica in facts.healed_by_leader or replica in facts.recovering
         is_over = verdict.already_truncated and kind not in _REBUILT  # what stays diverged once it is truncated, stays so
         if kind in (*_REBUILT, *_UNDECIDED) and not settled and verdict.key not in facts.leaderless and not is_over:
-            yield replica, verdict.verdict
+            yield replica, _SAID.get(kind, str(kind))
         elif lacks_keys(verdict) and not settled and verdict.key not in facts.leaderless:
             yield replica, "its cleaner had compacted beyond the offset to which it truncates: it lacks keys then"
     for replica in sorted(facts.never_fetch | facts.lack_markers):
@@ -89,7 +92,36 @@ def _undecided(verdict: ReplicaVerdict | None) -> str | None:
     return _UNDECIDED.get(kind) or (_COMPACTED if verdict.compacted and verdict.differing_keys is None else None)
 
 
-def _refused(facts: RecoveryFacts, replica: ReplicaKey, verdict: ReplicaVerdict | None) -> str | None:
+def is_set_aside(facts: RecoveryFacts, replica: ReplicaKey) -> bool:
+    """Whether a replica that is rebuilt is moved away before its broker is started."""
+    return facts.is_stopped(replica[2]) is not False
+
+
+def _at_once(facts: RecoveryFacts, replica: ReplicaKey, found: Collection[ReplicaKey]) -> str | None:
+    """Why a replica is not rebuilt now: by a broker that runs one of a partition only; set aside while nobody elects it, empty."""
+    roles = facts.replicas[replica[:2]]
+    if not is_set_aside(facts, replica):
+        healthy, minimum = _healthy(replica, roles), roles[0].min_insync_replicas
+        if minimum is not None and len(healthy) < minimum:
+            return f"only {len(healthy)} would stay in sync, and min.insync.replicas is {minimum}: add a replica on another broker first"
+        if minimum is None and len(healthy) < 2:
+            return "only the leader would stay in sync, and min.insync.replicas is not in the input: add a replica on another broker first"
+        return _ONE_AT_A_TIME if any(one[:2] == replica[:2] for one in found) else None
+    leader, log = _leader(facts, replica), facts.log_of(*replica)
+    if may_lead_empty(roles, replica[2]) and facts.is_stopped(leader) is not False:
+        return (
+            f"broker {replica[2]} may be elected, and leader {leader} is not seen running: with an empty log it would make the others "
+            f"empty theirs; start broker {leader} alone, audit again"
+        )
+    return "its directory is not in the input: copy it, audit again" if log is None or "/" in log.directory else None
+
+
+def may_lead_empty(roles: Sequence[ReplicaRole], broker: int) -> bool:
+    """Whether the controller may elect a broker once it runs, as long as no other one leads."""
+    return any(role.unclean_leader_election or (role.broker_id == broker and (role.in_isr or role.in_elr)) for role in roles)
+
+
+def _refused(facts: RecoveryFacts, replica: ReplicaKey) -> str | None:
     leader, roles = _leader(facts, replica), facts.replicas.get(replica[:2], [])
     log = facts.log_of(*replica[:2], leader)
     if log is not None and log.unreadable_reason is not None:
@@ -99,13 +131,8 @@ def _refused(facts: RecoveryFacts, replica: ReplicaKey, verdict: ReplicaVerdict 
         return "the order of its replicas is not known: add cluster-metadata.json or the metadata log and audit again"
     if any(role.broker_id in facts.gone for role in roles):
         return "a replica of it on a broker that is gone is rebuilt in this plan: audit again after that"
-    healthy, minimum = _healthy(replica, roles), roles[0].min_insync_replicas
-    if leader not in healthy:
+    if leader not in _healthy(replica, roles):
         return f"leader {leader} is not in the ISR according to the metadata: nothing is rebuilt from it"
-    if minimum is not None and len(healthy) < minimum:
-        return f"only {len(healthy)} would stay in sync, and min.insync.replicas is {minimum}: add a replica on another broker first"
-    if minimum is None and len(healthy) < 2:
-        return "only the leader would stay in sync, and min.insync.replicas is not in the input: add a replica on another broker first"
     return None
 
 
@@ -114,7 +141,8 @@ def _healthy(replica: ReplicaKey, roles: Sequence[ReplicaRole]) -> list[int]:
 
 
 def rebuild_steps(facts: RecoveryFacts, found: Mapping[ReplicaKey, str], tools: Tools) -> PlanPart:
-    """Out, and in again. The second waits for the first: a replica that never left is not fetched again."""
+    """Out, and in again, of brokers that run. The second waits for the first: a replica that never left is not fetched again."""
+    found = {replica: why for replica, why in found.items() if not is_set_aside(facts, replica)}
     if not found:
         return PlanPart()
     names = ("reassign-1-take-out.json", "reassign-2-put-back.json", "reassign-undo.json")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from replica_audit.errors import visible
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.commands import Tools, allow_unclean, election_json
-from replica_audit.recovery.corrected_files import NAME, SCRIPT, checkpoint_files, corrections, directories, reasons_of
+from replica_audit.recovery.corrected_files import NAME, corrections, directories, files_of, reasons_of, script_line
 from replica_audit.recovery.elections import (
     MOST,
     best_choice,
@@ -25,7 +26,8 @@ from replica_audit.recovery.elections import (
 )
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, known_cut
 from replica_audit.recovery.gone import brokers_shown
-from replica_audit.recovery.names import partition_shown, shown
+from replica_audit.recovery.names import partition_shown, shown, some
+from replica_audit.recovery.rebuilds import is_set_aside
 from replica_audit.recovery.start_order import PlannedLeader, StartOrder, price_of
 from replica_audit.recovery.start_text import lost_text
 from replica_audit.recovery.state import Leads, Removal, State, apply, first_state
@@ -39,6 +41,7 @@ from replica_audit.recovery.steps import (
     PlanRefusal,
     PlanStep,
     Presumption,
+    SetAside,
     Shows,
     Stage,
     StartBroker,
@@ -66,34 +69,35 @@ class Starts:
     crossed: frozenset[PartitionKey] = frozenset()
 
 
-def starts(facts: RecoveryFacts, waiting: frozenset[ReplicaKey], rebuilt: Collection[ReplicaKey], tools: Tools) -> Starts:
+def starts(facts: RecoveryFacts, waiting: frozenset[ReplicaKey], rebuilt: Mapping[ReplicaKey, str], tools: Tools) -> Starts:
     """Every broker that is to be started, in order.
 
     Args:
         facts: of the cluster.
         waiting: replicas that wait for an answer: their brokers are neither started nor stopped.
-        rebuilt: replicas that are rebuilt afterwards: their brokers have to run.
+        rebuilt: replicas that are fetched again, each with why: those of brokers that do not run are set aside before these start.
         tools: of the cluster's version.
     """
     blocked = {broker for *_key, broker in waiting} | facts.held
-    torn = {replica for replica in facts.torn if replica[2] not in blocked}
+    aside = {replica: why for replica, why in rebuilt.items() if is_set_aside(facts, replica)}
+    torn = {replica for replica in facts.torn if replica[2] not in blocked and replica not in aside}
     facts = with_recovered(facts, {broker for *_key, broker in torn})
     corrected, refusals = corrections(facts, waiting, rebuilt)
     if facts.offline and only_stopped(facts):
-        if not (corrected or torn or blocked) and not _truncates_at_once(facts):
+        if not (corrected or torn or aside or blocked) and not _truncates_at_once(facts):
             return Starts(part=PlanPart(steps=tuple(_all_stopped(facts)), refusals=tuple(refusals)))
         facts = one_by_one(facts)
     order = order_of(facts, waiting)
     planned = leaders_by_plan(facts, waiting)
     assigned = {role.broker_id for key in planned for role in facts.replicas.get(key, ())}
     cut = {replica[2] for replica in _cut_when_started(facts)}
-    stopped = {broker for *_key, broker in rebuilt if facts.is_stopped(broker) is not False}
-    others = {broker for broker in assigned | cut if facts.is_stopped(broker) is not False} | stopped
-    repaired = {*corrected, *(broker for *_key, broker in torn)}
+    others = {broker for broker in assigned | cut if facts.is_stopped(broker) is not False}
+    repaired = {*corrected, *(broker for *_key, broker in (*torn, *aside))}
     stopped_for_elections = {rival for one in order.leaders for rival in running_rivals(facts, one.rivals)}
     wanted = {*order.brokers, *others, *repaired, *stopped_for_elections} - facts.gone - blocked
     leading = {broker: depth for broker, depth in _stopped_leaders(facts, wanted).items() if broker not in facts.gone | blocked}
     made = _Maker(facts, order, corrected, torn, tools)
+    made.set_aside(aside)
     first, last = _sequence(facts, order, corrected, wanted | leading.keys(), repaired, leading)
     steps = [made.one(broker) for broker in first]
     if last:
@@ -195,7 +199,13 @@ class _Maker:
         self.torn = {broker: sorted(one for one in torn if one[2] == broker) for broker in {broker for *_key, broker in torn}}
         self.state: State = first_state(facts)
         self.crossed: dict[PartitionKey, int] = {}
+        self.aside: dict[int, dict[ReplicaKey, str]] = {}
         self._files = len({one.choice.candidate_id for one in order.leaders if one.choice.election != ElectionType.CLEAN})
+
+    def set_aside(self, aside: Mapping[ReplicaKey, str]) -> None:
+        """Note the replicas whose directories are moved away before their brokers are started, each with why."""
+        for replica, why in sorted(aside.items()):
+            self.aside.setdefault(replica[2], {})[replica] = why
 
     def _walk(self, actions: Sequence[Action], led: Collection[PartitionKey]) -> list[Removal]:
         """Do them; returns what replicas truncate."""
@@ -219,9 +229,12 @@ class _Maker:
     def one(self, broker: int) -> PlanStep:
         """A broker that leads something, or has files to correct."""
         rows, logs, torn = self.order.led_by(broker), self.corrected.get(broker, ()), self.torn.get(broker, [])
+        aside = self.aside.get(broker, {})
+        moved = [log for replica in aside for log in self.facts.logs_of.get(replica, ()) if log.state in ("current", "future")]
         clean = [one for one in rows if one.choice.election == ElectionType.CLEAN]
         unclean = [one for one in rows if one.choice.election != ElectionType.CLEAN]
-        corrections = [CorrectFile((log.topic, log.partition, log.broker_id)) for log in logs] + [CorrectFile(one) for one in torn]
+        corrections: list[Action] = [CorrectFile((log.topic, log.partition, log.broker_id)) for log in logs]
+        corrections += [*map(CorrectFile, torn), *map(SetAside, aside)]
         is_down = bool(self.facts.is_stopped(broker))
         rivals = running_rivals(self.facts, {rival for one in rows for rival in one.rivals})
         stopped = [rival for rival in rivals if self.state.running.get(rival)] + ([] if is_down or not corrections else [broker])
@@ -232,7 +245,6 @@ class _Maker:
         follows = [key for key in self.facts.partitions_on.get(broker, ()) if self.state.leaders.get(key, broker) != broker]
         if follows or not rows:
             actions.append(WaitForIsr((broker,)))
-        below = f"checkpoints/broker-{broker}"
         return PlanStep(
             stage=Stage.START,
             title=self._title(broker, rows, logs, torn, removals),
@@ -240,17 +252,19 @@ class _Maker:
             reasons=(
                 *why_elected(self.facts, rows),
                 *self._caution(broker, rows),
-                *self._of_files(broker, logs),
+                *_of_script(broker, logs, moved),
+                *_of_files(logs),
+                *_of_aside(aside),
                 *([_WHILE_STOPPED] if stopped else []),
                 *_of_torn(torn),
                 *_said(self.facts, removals),
                 *self._at_once({broker}),
             ),
-            commands=tuple(self._commands(broker, rows, unclean, logs, torn, stopped)),
+            commands=tuple(self._commands(broker, rows, unclean, logs, torn, moved, stopped)),
             checks=tuple(self._checks(broker, rows, is_follower=follows != [] or not rows)),
-            undo=self._undo(broker, logs, rows),
-            cannot_undo=_stays(unclean, removals),
-            files=(*self._election_files(broker, unclean), *checkpoint_files(below, logs)),
+            undo=self._undo(broker, logs, moved, rows),
+            cannot_undo=_stays(unclean, removals, aside),
+            files=(*self._election_files(broker, unclean), *files_of(broker, logs, moved)),
         )
 
     def several(self, brokers: Sequence[int]) -> PlanStep:
@@ -287,6 +301,9 @@ class _Maker:
         does = []
         if logs:
             does.append(f"corrects {count(len(logs), NAME)}")
+        if aside := self.aside.get(broker):
+            them = "it" if len(aside) == 1 else "them"
+            does.append(f"{count(len(aside), 'replica directory', 'replica directories')} moved away before, it fetches {them} again")
         if torn:
             does.append(f"recovers {count(len(torn), 'log')} with a torn end")
         if rows:
@@ -298,7 +315,7 @@ class _Maker:
         own = [one for one in removals if one.replica[2] == broker]
         if own:
             does.append(f"truncates {_records(own)}, copied in step 1")
-        start = "Start" if self.facts.is_stopped(broker) or not (logs or torn) else "Restart"
+        start = "Start" if self.facts.is_stopped(broker) or not (logs or torn or aside) else "Restart"
         return f"{start} broker {broker}: {'; '.join(does) or 'it follows its leaders'}"
 
     def _led_again(self, broker: int) -> int:
@@ -326,14 +343,17 @@ class _Maker:
         unclean: Sequence[PlannedLeader],
         logs: Sequence[ReplicaLog],
         torn: Sequence[ReplicaKey],
+        moved: Sequence[ReplicaLog],
         stopped: Sequence[int],
     ) -> Iterator[str]:
         for rival in stopped:
             why = "it overwrites the files while it runs" if rival == broker else "else it leads instead; a step below starts it again"
             yield f"# stop broker {rival}: {why}"
-        if logs:
-            named = " ".join(f"{name}=LOG_DIR" for name in directories(logs).values())
-            yield f"# on its host, in a copy of this folder: {named} sh checkpoints/broker-{broker}/{SCRIPT}"
+        if moved and (self.facts.anybody_runs or any(self.state.running.values())):
+            named = some([visible(f"{topic}-{partition}") for topic, partition, _broker in self.aside[broker]])
+            yield f"{self.tools.topics()}   # {named}: `Leader` is not {broker}, nor is {broker} in `Isr` or `Elr`: else stop here"
+        if logs or moved:
+            yield f"# on its host, in a copy of this folder: {script_line(broker, logs, moved)}"
         if torn:
             yield f"# on its host, in each log directory of these replicas: rm {_MARKER}"
         later = sorted({rival for one in rows for rival in one.rivals} - {*stopped})
@@ -385,31 +405,45 @@ class _Maker:
                 "leads within minutes: set it to false before, or move the leadership back."
             )
 
-    def _undo(self, broker: int, logs: Sequence[ReplicaLog], rows: Sequence[PlannedLeader]) -> str:
-        if logs:
+    def _undo(self, broker: int, logs: Sequence[ReplicaLog], moved: Sequence[ReplicaLog], rows: Sequence[PlannedLeader]) -> str:
+        if logs or moved:
             return (
-                f"`sh checkpoints/broker-{broker}/{SCRIPT} undo`, only before the broker is started: after that its log follows the new "
-                "lines. Never delete or rename such a file: a broker does not rebuild it."
+                f"`{script_line(broker, logs, moved)} undo`, as long as the broker was not started: after that the script refuses, for the "
+                "broker has gone on with what it found."
             )
         offline = ": its partitions are offline again, as before. Nothing was truncated unless other replicas ran" if rows else ""
         return f"Stop broker {broker}{offline}."
 
-    def _of_files(self, broker: int, logs: Sequence[ReplicaLog]) -> Iterator[str]:
-        if not logs:
-            return
-        said = "; ".join(
-            f"{name} is the one that was audited as {shown(log_dir)}" for log_dir, name in list(directories(logs).items())[:MOST]
-        )
-        names = " ".join(f"{name}=LOG_DIR" for name in directories(logs).values())
+
+def _of_script(broker: int, logs: Sequence[ReplicaLog], moved: Sequence[ReplicaLog]) -> Iterator[str]:
+    named = list(directories([*logs, *moved]).items())
+    if named:
+        said = "; ".join(f"{name} is the one that was audited as {shown(log_dir)}" for log_dir, name in named[:MOST])
         yield (
-            f"The script puts the corrected files in place and keeps each old one beside it, as {NAME}.before. Name the broker's own "
-            f"log directories to it ({said}), never a copy: `{names} sh checkpoints/broker-{broker}/{SCRIPT}`. Run it as the user that "
-            "Kafka runs as. It stops where the broker's own file is well formed and the audited one was not: then only the copy is "
-            "damaged, so copy it again."
+            f"Run the script as the user that Kafka runs as, and name the broker's own log directories to it ({said}), never a copy: "
+            f"`{script_line(broker, logs, moved)}`. It stops where the broker runs, where a log directory is another broker's, and where "
+            f"a file is not the one that was audited."
         )
-        yield from (f"{partition_shown(log.topic, log.partition)}: {' '.join(reasons_of(log))}" for log in logs[:MOST])
-        if len(logs) > MOST:
-            yield f"and {len(logs) - MOST} more files."
+
+
+def _of_files(logs: Sequence[ReplicaLog]) -> Iterator[str]:
+    if logs:
+        yield f"The corrected files take the place of the old ones, each of which stays beside it, as {NAME}.before."
+    yield from (f"{partition_shown(log.topic, log.partition)}: {' '.join(reasons_of(log))}" for log in logs[:MOST])
+    if len(logs) > MOST:
+        yield f"and {len(logs) - MOST} more files."
+
+
+def _of_aside(aside: Mapping[ReplicaKey, str]) -> Iterator[str]:
+    if aside:
+        yield (
+            "These directories are moved to SAFE_PLACE, a directory outside of the log directories. Started without them, the broker makes "
+            "each replica anew, empty, and fetches all of it from its leader: it never serves what it held. Keep what was moved."
+        )
+    for (topic, partition, _broker), why in list(aside.items())[:MOST]:
+        yield f"{partition_shown(topic, partition)}: {why}."
+    if len(aside) > MOST:
+        yield f"and {len(aside) - MOST} more replicas."
 
 
 def _records(removals: Sequence[Removal]) -> str:
@@ -447,12 +481,14 @@ def _said(facts: RecoveryFacts, removals: Sequence[Removal]) -> Iterator[str]:
         yield f"and {len(removals) - MOST} more replicas."
 
 
-def _stays(unclean: Sequence[PlannedLeader], removals: Sequence[Removal]) -> str:
+def _stays(unclean: Sequence[PlannedLeader], removals: Sequence[Removal], aside: Collection[ReplicaKey] = ()) -> str:
     said = []
     if unclean:
         said.append("an election: until other replicas start nothing is truncated, and their directories are as they were")
     if removals:
         said.append("what is truncated: only the copies still hold it")
+    if aside:
+        said.append("once the broker was started: what the moved directories held is in them alone, and in the copies")
     return "; ".join(said)
 
 

@@ -24,6 +24,7 @@ from replica_audit.recovery.steps import (
     PlanStep,
     PutBack,
     ResetGroup,
+    SetAside,
     Shows,
     StartBroker,
     StopBroker,
@@ -67,7 +68,10 @@ Effect = Removal | Leads | Deleted
 
 @dataclass(slots=True)
 class State:
-    """What is true at a point of a plan. `leaders` has no entry where nobody leads; `stuck` replicas run and never follow, or diverge."""
+    """What is true at a point of a plan. `leaders` has no entry where nobody leads; `stuck` replicas run and never follow, or diverge.
+
+    `absent`: replicas that were deleted, or moved out of their log directories.
+    """
 
     running: dict[int, bool | None]
     leaders: dict[PartitionKey, int]
@@ -109,9 +113,9 @@ def apply(facts: RecoveryFacts, state: State, action: Action) -> Iterator[Effect
         case Elect(key, broker, _is_clean):
             if state.leaders.get(key) != broker:
                 yield from _leads(facts, state, key, broker, is_clean=False)
-        case TakeOut(replica):
+        case TakeOut(replica) | SetAside(replica):
             state.absent.add(replica)
-            state.isr[replica[:2]].discard(replica[2])
+            state.isr.setdefault(replica[:2], set()).discard(replica[2])
             yield Deleted(replica=replica, was_copied=replica in state.copied)
         case PutBack(replica):
             state.absent.discard(replica)
@@ -156,14 +160,14 @@ def choice_of(one: RunFinding, broker: int) -> ElectionChoice | None:
 
 def _started(facts: RecoveryFacts, state: State, broker: int, *, empty: bool) -> Iterator[Effect]:
     for key in facts.partitions_on.get(broker, ()):
-        if (*key, broker) in state.absent:
-            continue
+        is_empty = empty or (*key, broker) in state.absent  # it is made again
+        state.absent.discard((*key, broker))
         one = facts.leaderless.get(key)
         if key in state.leaders:
-            yield from _follows(facts, state, (*key, broker), is_empty=empty)
-        elif one is not None and not empty and leads_by_itself(one, broker):
+            yield from _follows(facts, state, (*key, broker), is_empty=is_empty)
+        elif one is not None and not is_empty and leads_by_itself(one, broker):
             yield from _leads(facts, state, key, broker, is_clean=True)
-        elif one is not None and not empty and broker in lead_at_once(one, facts.replicas.get(key, ())):
+        elif one is not None and not is_empty and broker in lead_at_once(one, facts.replicas.get(key, ())):
             yield from _leads(facts, state, key, broker, is_clean=False)
 
 

@@ -88,6 +88,13 @@ class WaitForIsr:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """Move the directory of a replica out of its log directory; its broker must not run. Started, it fetches all of it from the leader."""
+
+    replica: ReplicaKey
+
+
+@dataclass(frozen=True, slots=True)
 class TakeOut:
     """Take a replica out of the assignment: its broker deletes it."""
 
@@ -134,6 +141,7 @@ Action = (
     | StartBroker
     | Elect
     | WaitForIsr
+    | SetAside
     | TakeOut
     | PutBack
     | ResetGroup

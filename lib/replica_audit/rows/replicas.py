@@ -128,6 +128,7 @@ class ReplicaLog(OfReplica):
     ]
     later_log_end_offset: Annotated[Bigint | None, "how far the log reached then, or farther"]
     broker_ran: Annotated[bool | None, "whether its broker ran when the replica was copied; null: unknown"] = None
+    checkpoint_sha256: Annotated[str | None, "SHA-256 of leader-epoch-checkpoint as it was audited; null: there are no bytes of it"] = None
 
     @property
     def is_healed(self) -> bool:

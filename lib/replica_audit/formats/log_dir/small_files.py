@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -107,12 +108,13 @@ _REMEDIES = {
 class EpochCheckpoint(NamedTuple):
     """A `leader-epoch-checkpoint`: `state` as in `ReplicaFiles.checkpoint_state`, its lines, and the table as a broker loads it.
 
-    Of a malformed file `lines` are those that are entries by themselves, and the table is empty.
+    Of a malformed file `lines` are those that are entries by themselves, and the table is empty. `sha256` is of its bytes.
     """
 
     state: str
     lines: list[checkpoints.EpochLine]
     epochs: EpochTable
+    sha256: str | None = None
 
 
 NO_CHECKPOINT = EpochCheckpoint("missing", [], ())
@@ -191,18 +193,17 @@ class SmallFiles:
         if log_dir.EPOCH_CHECKPOINT not in folder.names:
             return NO_CHECKPOINT
         file = folder.path / log_dir.EPOCH_CHECKPOINT
-        lines = self.parse(file, checkpoints.leader_epoch_lines, problems)
-        if lines is None:
-            return EpochCheckpoint("unreadable", self._readable_lines(file), ())
+        read = self.parse(file, lambda content: (checkpoints.leader_epoch_lines(content), sha256(content).hexdigest()), problems)
+        if read is None:
+            left = self.parse(file, lambda content: (checkpoints.readable_epoch_lines(content), sha256(content).hexdigest()), [])
+            lines, digest = left or ([], None)
+            return EpochCheckpoint("unreadable", lines, (), digest)
+        lines, digest = read
         healed = checkpoints.healed(lines)
         remedy = "copy the replica's segments, too: whether the table is right, and the corrected lines, follow from its batches"
         problems += _noted(file, "checkpoint-out-of-order", healed.notes, remedy)
         state = "healed" if healed.notes else "ok" if lines else "empty"
-        return EpochCheckpoint(state, lines, healed.epochs)
-
-    def _readable_lines(self, file: Path) -> list[checkpoints.EpochLine]:
-        """The entries that a malformed epoch checkpoint still has; none of a file that cannot be read."""
-        return self.parse(file, checkpoints.readable_epoch_lines, []) or []
+        return EpochCheckpoint(state, lines, healed.epochs, digest)
 
 
 def _offsets(content: bytes) -> tuple[list[checkpoints.OffsetLine], list[tuple[int, str]]]:

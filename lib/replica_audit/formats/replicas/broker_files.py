@@ -69,6 +69,7 @@ def listed_replica(
         checkpoint_state=held.checkpoint.state,
         checkpoint=tuple(held.checkpoint.lines),
         epochs=held.checkpoint.epochs,
+        checkpoint_sha256=held.checkpoint.sha256,
         high_watermark=offset(log_dir.HIGH_WATERMARKS),
         high_watermarks_collected=log_dir.HIGH_WATERMARKS in collected,
         recovery_point=offset(log_dir.RECOVERY_POINTS),

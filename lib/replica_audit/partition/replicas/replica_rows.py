@@ -72,6 +72,7 @@ def log_row(loaded: Loaded, healed: Sequence[FollowerOnceCorrected] = (), *, ran
         looked_again_at=utc(files.second_look.looked_at_ms) if files.second_look else None,
         later_log_end_offset=files.second_look.log_end_offset if files.second_look else None,
         broker_ran=ran,
+        checkpoint_sha256=files.checkpoint_sha256,
     )
 
 
