@@ -363,14 +363,14 @@ def _rejoin(follower: int, *, still_diverged: bool) -> FollowerOnceCorrected:
 
 @pytest.mark.parametrize(("diverged", "is_corrected"), [(2, False), (3, True), (None, True)])
 def test_a_corrected_file_does_not_make_up_for_batches_of_its_own_log(diverged: int | None, is_corrected: bool) -> None:
-    """Of the malformed file's own replica nobody knows then which side is right; another follower's batches are not its matter."""
+    """The malformed file's own replica is copied, and fetches its leader's log; another follower's batches are not its matter."""
     known: dict[str, Any] = {"leader": 1, "isr": (1, 2, 3), "min_insync_replicas": 1}
     rejoins = tuple(_rejoin(broker, still_diverged=broker == diverged) for broker in (2, 3))
     wrong = log("t", 2, corrected_checkpoint="0\n0\n", corrected_entries=(), rejoins_once_corrected=rejoins)
     found = facts(verdicts=(verdict("t", 2, "unreadable"),), roles=roles("t", 1, 2, 3, **known), logs=(wrong, log("t", 3)))
     plan = plan_of(found, RE_READ)
-    assert [step.stage for step in plan.steps] == ([Stage.START] if is_corrected else [])
-    assert ["batches that are not the leader's" in one.why for one in plan.refusals] == ([] if is_corrected else [True])
+    assert [step.stage for step in plan.steps] == ([Stage.START] if is_corrected else [Stage.COPY, Stage.REBUILD, Stage.REBUILD])
+    assert plan.refusals == ()
 
 
 def _corrected(topic: str, broker: int, log_dir: Path, content: str) -> ReplicaLog:
