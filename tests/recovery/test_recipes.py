@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -23,6 +24,7 @@ from replica_audit.recovery.steps import (
     Elect,
     EndTransaction,
     GroupPolicy,
+    NameTopic,
     Plan,
     ResetGroup,
     SetAside,
@@ -173,6 +175,46 @@ def test_a_torn_end_after_a_clean_stop_is_recovered_before_the_start(tmp_path: P
     assert any("rm .kafka_cleanshutdown" in line for step in plan.steps for line in step.commands)
 
 
+@pytest.mark.parametrize("is_other_topic", [False, True])
+def test_a_log_without_topic_id_gets_that_of_a_replica_with_the_same_records(tmp_path: Path, is_other_topic: bool) -> None:
+    root = copied(LOSS, tmp_path / "cluster")
+    own, other = (root / f"broker-{broker}" / "data-0" / "billing-0" for broker in (1, 2))
+    (own / "partition.metadata").unlink()
+    if is_other_topic:  # nothing shows that these records are of the topic that has the id
+        shutil.rmtree(own)
+        shutil.copytree(own.with_name("billing-1"), own)
+        (own / "partition.metadata").unlink()
+        (own / "leader-epoch-checkpoint").write_text("0\n0\n")
+        for path in own.glob("*.log"):
+            path.write_bytes(path.read_bytes()[: len(path.read_bytes()) // 3 * 3])
+    _brokers, because, plan = outcomes(root)
+    assert {"becomes-stray", "may-become-stray"} & because["billing", 0, 1]
+    named = NameTopic(("billing", 0, 1)) in of(plan, NameTopic)
+    assert named is not is_other_topic
+    assert (StartBroker(1) in of(plan, StartBroker)) is named
+    written = [file.content for file in plan.files if file.name.endswith("partition.metadata")]
+    assert written == ([(other / "partition.metadata").read_text()] if named else [])
+
+
+def test_a_log_without_topic_id_of_a_partition_without_a_leader_is_judged_once_it_has_one(tmp_path: Path) -> None:
+    root = copied(LOSS.with_name("clean-in-sync"), tmp_path / "cluster")
+    lacks = next(root.glob("broker-1/data-0/[a-z]*-0/partition.metadata"))
+    topic = lacks.parent.name.removesuffix("-0")
+    lacks.unlink()
+    for path in root.rglob("__cluster_metadata-0"):
+        shutil.rmtree(path)
+    told = json.loads((root / "cluster-metadata.json").read_text())
+    told["brokers"] = [{"id": broker, "state": "down"} for broker in (1, 2, 3)]
+    for one in (one for of in told["topics"] if of["topic"] == topic for one in of["partitions"]):
+        one |= {"leader": -1, "isr": [1], "elr": []}
+    (root / "cluster-metadata.json").write_text(json.dumps(told))
+    plan = planned(root)
+    assert of(plan, NameTopic) == [NameTopic((topic, 0, 1))]
+    (asked,) = [one for one in of(plan, AskForInput) if isinstance(one, AskForInput) and (topic, 0, 1) in one.replicas]
+    assert "after the step that writes its partition.metadata" in asked.wanted
+    assert StartBroker(1) not in of(plan, StartBroker), "its log is not set aside meanwhile"
+
+
 @pytest.mark.parametrize("is_old", [False, True])
 def test_a_server_log_of_before_the_records_silences_nothing(tmp_path: Path, is_old: bool) -> None:
     """The brokers did truncate, and their logs tell it; the same lines of two years before the records tell nothing of them."""
@@ -296,7 +338,8 @@ def test_half_a_batch_after_a_clean_stop_is_recovered_before_its_broker_follows(
 
 def test_a_log_that_its_broker_would_set_aside_is_copied_and_its_broker_not_started(tmp_path: Path) -> None:
     root = copied(LOSS, tmp_path / "cluster")
-    (root / "broker-1" / "data-0" / "billing-0" / "partition.metadata").unlink()
+    for path in root.rglob("billing-0/partition.metadata"):  # nobody says which id it has
+        path.unlink()
     of_brokers, because, plan = outcomes(root)
     assert (of_brokers[1], because["billing", 0, 1] >= {"becomes-stray"}) == ("repair-first", True)
     assert ("billing", 0, 1) in {replica for one in of(plan, Copy) if isinstance(one, Copy) for replica in one.replicas}

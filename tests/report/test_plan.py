@@ -500,6 +500,12 @@ def test_what_the_script_does_is_undone_until_the_broker_was_started(disk: _Disk
     corrected.write_text("0\n2\n3 0\n4 9\n")
     code, said = disk.run("undo")
     assert (code, "can no longer be undone" in said) == (1, True), "a broker has written it since"
+    corrected.write_text("0\n1\n3 0\n")
+    (disk.data / "replication-offset-checkpoint").touch()
+    code, said = disk.run("undo")
+    assert (code, "the broker was started" in said) == (1, True), "whatever it has written"
+    (disk.script.parent / "was-put").unlink()
+    assert disk.run("undo")[0] == 1
 
 
 def test_the_script_touches_no_file_that_was_not_audited_nor_a_disk_in_use(disk: _Disk) -> None:

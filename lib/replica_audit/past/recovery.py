@@ -41,7 +41,7 @@ from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.records import OpenTransactionRow
 from replica_audit.rows.replicas import ReplicaLog, ReplicaRole
 from replica_audit.rows.runs import NO_CLUSTER, ReportedProblem
-from replica_audit.rows.starts import BrokerStart, ReplicaStart, StartOutcome
+from replica_audit.rows.starts import BrokerStart, ReplicaStart, StartBecause, StartOutcome
 from replica_audit.rows.what_if import WhatIfLeader
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         short_copies=frozenset(_found_now(run, own, (PartitionCode.ENDS_BELOW_HIGH_WATERMARK,))),
         never_fetch=frozenset(never_fetch),
         lack_markers=frozenset(lack_markers),
-        agreeing=_agreeing(run, own, {*never_fetch, *lack_markers}),
+        agreeing=_agreeing(run, own, {*never_fetch, *lack_markers, *_without_topic_id(logs, starts)}),
         doubted=_rows(run, INPUT_ERRORS, ReportedProblem, own & (ds.field("code").isin(WHOSE_FILES) | _is_small_file())),
         starts=starts,
         broker_starts=_rows(run, BROKER_STARTS, BrokerStart, own),
@@ -259,6 +259,13 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         missing=missing_part(run, cluster_id),
     )
     return without_gone(facts, gone)
+
+
+def _without_topic_id(logs: Sequence[ReplicaLog], starts: Sequence[ReplicaStart]) -> set[ReplicaKey]:
+    """The replicas of partitions of which a log is set aside when its broker starts: which topic it is of follows from the others."""
+    strays = {StartBecause.BECOMES_STRAY, StartBecause.MAY_BECOME_STRAY}
+    keys = {(one.topic, one.partition) for one in starts if strays & {*one.because}}
+    return {(log.topic, log.partition, log.broker_id) for log in logs if (log.topic, log.partition) in keys}
 
 
 def _agreeing(run: PastRun, own: ds.Expression, replicas: Collection[ReplicaKey]) -> tuple[ReplicaVerdict, ...]:

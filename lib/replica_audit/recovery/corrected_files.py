@@ -1,18 +1,21 @@
-"""What is done to the disk of a broker that is stopped, and by which script: leader-epoch-checkpoints corrected, directories set aside."""
+"""What is done to the disk of a broker that is stopped, and by which script: files written, directories moved away."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from shlex import quote
 
+from replica_audit.formats.log_dir.names import PARTITION_METADATA
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.facts import RecoveryFacts, ReplicaKey
-from replica_audit.recovery.names import file_name, partition_shown
-from replica_audit.recovery.steps import PlanFile, PlanRefusal
+from replica_audit.recovery.names import file_name, partition_shown, shown
+from replica_audit.recovery.steps import Check, NameTopic, PlanFile, PlanRefusal, PlanStep, Shows, Stage
 from replica_audit.rows.replicas import ReplicaLog
 from replica_audit.words import count
 
 NAME, SCRIPT = "leader-epoch-checkpoint", "put-in-place.sh"
+_MOST = 20
 _NOT_EXACT = {
     "other_replica": "is from the table of another replica: broker {broker}",
     "first_batch_left": "starts at the first batch that compaction left; the epoch may have started earlier",
@@ -60,32 +63,55 @@ def _refused(log: ReplicaLog) -> str | None:
     return None
 
 
-def directories(logs: Sequence[ReplicaLog]) -> dict[str, str]:
-    """What the script calls each log directory, in the order of the logs."""
-    return {log_dir: f"DIR_{number}" for number, log_dir in enumerate(dict.fromkeys(log.log_dir for log in logs), 1)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskWork:
+    """What is done to the disk of a broker before it starts.
 
+    The leader-epoch-checkpoints of `corrected` logs take the place of theirs, those that are `named` get a partition.metadata with the
+    topic id, and the directories of `moved` ones are moved out of the log directory.
+    """
 
-def files_of(broker: int, corrected: Sequence[ReplicaLog], aside: Sequence[ReplicaLog]) -> Iterator[PlanFile]:
-    """The corrected files of a broker, and the script that does to its disk what is to be done; none where nothing is."""
-    below, names = f"checkpoints/broker-{broker}", directories([*corrected, *aside])
-    for log in corrected:
-        yield PlanFile(name=f"{below}/{file_name(log.directory)}/{NAME}", content=log.corrected_checkpoint or "")
-    if names:
-        lines = [f"broker={broker}\n"]
+    broker: int
+    corrected: tuple[ReplicaLog, ...] = ()
+    named: tuple[tuple[ReplicaLog, str], ...] = ()
+    moved: tuple[ReplicaLog, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.corrected or self.named or self.moved)
+
+    @property
+    def directories(self) -> dict[str, str]:
+        """What the script calls each log directory."""
+        logs = (*self.corrected, *(log for log, _topic_id in self.named), *self.moved)
+        return {log_dir: f"DIR_{number}" for number, log_dir in enumerate(dict.fromkeys(log.log_dir for log in logs), 1)}
+
+    @property
+    def line(self) -> str:
+        """The line that calls the script, with what a person has to name."""
+        named = [f"{name}=LOG_DIR" for name in self.directories.values()] + (["ASIDE=SAFE_PLACE"] if self.moved else [])
+        return f"{' '.join(named)} sh checkpoints/broker-{self.broker}/{SCRIPT}"
+
+    @property
+    def files(self) -> Iterator[PlanFile]:
+        """The files that are put in place, and the script; none where nothing is to do."""
+        below, names = f"checkpoints/broker-{self.broker}", self.directories
+        placed = [(log, NAME, log.corrected_checkpoint or "", _was(log)) for log in self.corrected]
+        placed += [(log, PARTITION_METADATA, f"version: 0\ntopic_id: {topic_id}", "missing") for log, topic_id in self.named]
+        for log, name, content, _audited in placed:
+            yield PlanFile(name=f"{below}/{file_name(log.directory)}/{name}", content=content)
+        if not names:
+            return
+        lines = [f"broker={self.broker}\n"]
         lines += [f': "${{{name}:?name a log directory of the broker: PLAN.md says which one {name} is}}"\n' for name in names.values()]
-        lines += [f': "${{{_ASIDE}:?name a directory outside of the log directories}}"\n'] if aside else []
+        lines += [': "${ASIDE:?name a directory outside of the log directories}"\n'] if self.moved else []
         lines += [f'not_used "${name}"\n' for name in names.values()]
-        lines += [
-            f'place {quote(file_name(log.directory))} "${names[log.log_dir]}"/{quote(log.directory)} {_was(log)}\n' for log in corrected
-        ]
-        lines += [f'aside "${names[log.log_dir]}" {quote(log.directory)}\n' for log in aside]
+        lines += ['if [ "$mode" = put ]; then : > "$here/was-put"; fi\n']
+        for log, name, _content, audited in placed:
+            source = quote(f"{file_name(log.directory)}/{name}")
+            lines.append(f'place {source} "${names[log.log_dir]}"/{quote(log.directory)} {name} {audited}\n')
+        lines += [f'aside "${names[log.log_dir]}" {quote(log.directory)}\n' for log in self.moved]
         yield PlanFile(name=f"{below}/{SCRIPT}", content=_ON_DISK + "".join(lines), executable=True)
-
-
-def script_line(broker: int, corrected: Sequence[ReplicaLog], aside: Sequence[ReplicaLog]) -> str:
-    """The line that calls it, with what a person has to name."""
-    named = [f"{name}=LOG_DIR" for name in directories([*corrected, *aside]).values()] + ([f"{_ASIDE}=SAFE_PLACE"] if aside else [])
-    return f"{' '.join(named)} sh checkpoints/broker-{broker}/{SCRIPT}"
 
 
 def _was(log: ReplicaLog) -> str:
@@ -93,44 +119,49 @@ def _was(log: ReplicaLog) -> str:
     return log.checkpoint_sha256 or ("missing" if log.checkpoint_state == "missing" else "unknown")
 
 
-_ASIDE = "ASIDE"
-_ON_DISK = f"""\
+_ON_DISK = """\
 #!/bin/sh
 # Written by an audit; read it before you run it: on the host of the broker, while the broker is stopped, as the user that Kafka runs as.
 # It stops at the first line that fails. With the argument undo it puts everything back, as long as the broker was not started.
 set -eu
-mode=${{1:-put}}
+mode=${1:-put}
 here=$(dirname -- "$0")
-fail() {{ printf '%s\\n' "$*" >&2; exit 1; }}
-digest() {{ if [ -e "$1" ]; then sha256sum < "$1" | cut -d ' ' -f 1; else echo missing; fi; }}
-not_used() {{
+fail() { printf '%s\\n' "$*" >&2; exit 1; }
+digest() { if [ -e "$1" ]; then sha256sum < "$1" | cut -d ' ' -f 1; else echo missing; fi; }
+not_used() {
   [ -d "$1" ] || fail "$1: no such directory; which log directories does the broker have?"
   if [ -e "$1/meta.properties" ] && ! grep -Eqx "(broker|node)\\.id=$broker" "$1/meta.properties"; then
     fail "$1 is a log directory of another broker than $broker"
   fi
   if [ -e "$1/.lock" ] && [ -r /proc/locks ]; then
-    inode=$(ls -di -- "$1/.lock" | awk '{{ print $1 }}')
+    inode=$(ls -di -- "$1/.lock" | awk '{ print $1 }')
     if grep -Eq ":$inode " /proc/locks; then fail "$1 is locked: broker $broker runs; stop it first"; fi
   fi
-}}
-place() {{
-  target=$2/{NAME}
+  if [ "$mode" = undo ]; then
+    [ -e "$here/was-put" ] || fail "nothing was put in place from this folder"
+    if [ -n "$(find "$1" -maxdepth 1 -name replication-offset-checkpoint -newer "$here/was-put")" ]; then
+      fail "$1 was written since: the broker was started, and this can no longer be undone"
+    fi
+  fi
+}
+place() {  # SOURCE DIRECTORY NAME DIGEST
+  target=$2/$3
   [ -d "$2" ] || fail "$2: no such directory; which log directories does the broker have?"
   if [ "$mode" = undo ]; then
-    if cmp -s -- "$here/$1/{NAME}" "$target"; then
+    if cmp -s -- "$here/$1" "$target"; then
       if [ -e "$target.before" ]; then mv -f -- "$target.before" "$target"; else rm -f -- "$target"; fi
     elif [ -e "$target.before" ]; then
       fail "$target has changed since: the broker was started, and this can no longer be undone"
     fi
     return
   fi
-  if cmp -s -- "$here/$1/{NAME}" "$target"; then return; fi
-  [ "$3" != unknown ] || fail "$target: nobody knows which file was audited; audit again"
-  [ "$(digest "$target")" = "$3" ] || fail "$target is not the file that was audited: copy it again, audit and plan again"
+  if cmp -s -- "$here/$1" "$target"; then return; fi
+  [ "$4" != unknown ] || fail "$target: nobody knows which file was audited; audit again"
+  [ "$(digest "$target")" = "$4" ] || fail "$target is not the file that was audited: copy it again, audit and plan again"
   if [ -e "$target" ]; then cp -p -- "$target" "$target.before"; fi
-  cp -- "$here/$1/{NAME}" "$target"
-}}
-aside() {{
+  cp -- "$here/$1" "$target"
+}
+aside() {
   from=$1/$2 to=$ASIDE/broker-$broker/$2
   if [ "$mode" = undo ]; then
     if [ -e "$to" ]; then
@@ -146,11 +177,67 @@ aside() {{
   case "$(cd -- "$ASIDE" && pwd -P)/" in "$(cd -- "$1" && pwd -P)"/*) fail "$ASIDE lies in the log directory $1" ;; esac
   mkdir -p -- "$ASIDE/broker-$broker"
   mv -- "$from" "$to"
-}}
+}
 """
 
 
-def reasons_of(log: ReplicaLog) -> Iterator[str]:
+def named_first(facts: RecoveryFacts) -> Iterator[PlanStep]:
+    """A step for each broker on which a replica that nobody leads gets its topic id: only an audit after that can judge its election."""
+    found: dict[int, list[tuple[ReplicaLog, str]]] = {}
+    for replica, topic_id in facts.topic_ids.items():
+        log = facts.log_of(*replica)
+        if log is not None and replica[:2] in facts.leaderless and facts.is_stopped(replica[2]):
+            found.setdefault(replica[2], []).append((log, topic_id))
+    for broker, named in sorted(found.items()):
+        work = DiskWork(broker=broker, named=tuple(named))
+        yield PlanStep(
+            stage=Stage.ASK,
+            title=f"Write {count(len(named), PARTITION_METADATA)} on broker {broker}, which stays stopped",
+            actions=tuple(NameTopic((log.topic, log.partition, broker)) for log, _topic_id in named),
+            reasons=tuple(reasons_of(work, {})),
+            commands=(f"# on its host, in a copy of this folder: {work.line}",),
+            checks=(Check(f"# cat LOG_DIR/DIRECTORY/{PARTITION_METADATA}   # has the topic id", Shows.NAMED),),
+            undo=f"`{work.line} undo`, as long as the broker was not started.",
+            files=tuple(work.files),
+        )
+
+
+def reasons_of(work: DiskWork, aside: Mapping[ReplicaKey, str]) -> Iterator[str]:
+    """What is done to a disk, a sentence for each file and directory; `aside`: why directories are moved away."""
+    if not work:
+        return
+    dirs = "; ".join(f"{name} is the one that was audited as {shown(log_dir)}" for log_dir, name in list(work.directories.items())[:_MOST])
+    yield (
+        f"Run the script as the user that Kafka runs as, and name the broker's own log directories to it ({dirs}), never a copy: "
+        f"`{work.line}`. It stops where the broker runs, where a log directory is another broker's, and where a file is not the one that "
+        "was audited."
+    )
+    if work.corrected:
+        yield f"The corrected files take the place of the old ones, each of which stays beside it, as {NAME}.before."
+    yield from _some(f"{partition_shown(log.topic, log.partition)}: {' '.join(_of_corrected(log))}" for log in work.corrected)
+    if work.named:
+        yield (
+            f"Without {PARTITION_METADATA} the broker sets these logs aside (-stray) and goes on with empty ones. Each gets the id of its "
+            "topic from another replica, which holds the same records. The script stops where the broker has the file: then copy that, "
+            "and audit again."
+        )
+    yield from _some(f"{partition_shown(log.topic, log.partition)}: topic id {shown(topic_id)}." for log, topic_id in work.named)
+    if aside:
+        yield (
+            "These directories are moved to SAFE_PLACE, a directory outside of the log directories. Started without them, the broker makes "
+            "each replica anew, empty, and fetches all of it from its leader: it never serves what it held. Keep what was moved."
+        )
+    yield from _some(f"{partition_shown(topic, partition)}: {why}." for (topic, partition, _broker), why in aside.items())
+
+
+def _some(sentences: Iterable[str]) -> Iterator[str]:
+    told = list(sentences)
+    yield from told[:_MOST]
+    if len(told) > _MOST:
+        yield f"and {len(told) - _MOST} more."
+
+
+def _of_corrected(log: ReplicaLog) -> Iterator[str]:
     """What the lines of a corrected file are from, and what followers do with it, a sentence each."""
     lines = count(len(log.corrected_entries or ()), "line")
     yield f"corrected file, {lines}."

@@ -47,8 +47,9 @@ def still_open(facts: RecoveryFacts, start: ReplicaStart, done: Done) -> Iterato
             is_done = replica in done.corrected or replica in done.rebuilt
         elif reason is StartBecause.ELECTION_UNKNOWN:
             is_done = _is_known_without_gone(facts, key)
-        elif reason is StartBecause.BECOMES_STRAY:
-            is_done = replica in done.copied and _is_of_an_earlier_topic(facts, replica)
+        elif reason in (StartBecause.BECOMES_STRAY, StartBecause.MAY_BECOME_STRAY):
+            is_named = replica in facts.topic_ids and replica in done.corrected
+            is_done = is_named or (replica in done.copied and _is_of_an_earlier_topic(facts, replica))
         elif reason is StartBecause.OTHERS_TRUNCATE:
             is_done = False  # a plan starts no leader that costs others their records
         elif outcome is StartOutcome.ORDER:

@@ -22,6 +22,7 @@ from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
 PartitionKey = tuple[str, int]
 ReplicaKey = tuple[str, int, int]  # topic, partition, broker id
 _LOSES = (Verdict.STALE_TAIL, Verdict.COMMITTED_LOSS)
+_SHARES = (*_LOSES, Verdict.IDENTICAL, Verdict.LAGGING, Verdict.CONSISTENT)
 
 
 def will_be_cut(verdict: ReplicaVerdict) -> bool:
@@ -108,7 +109,8 @@ class RecoveryFacts:
     those that by an earlier run hold what their leader does not, which this run could not check; `bad_ends`: one for each finding about the
     end of a replica's log; `short_copies` those of them whose copies end below their own high watermark; `never_fetch`: followers whose
     fetcher fails forever; `lack_markers`: replicas without the end of a transaction, which they do not fetch any more; `agreeing`: the
-    verdicts of these two where they are no findings. `doubted`: problems of the input that make it a guess whose files they are.
+    verdicts of these two, and of partitions with a log without topic id, where they are no findings.
+    `doubted`: problems of the input that make it a guess whose files they are.
     `kafka_version`: the lowest of the brokers. `starts`: what brokers' starts do to replicas for which they are not plainly safe;
     `broker_starts`: a row for each broker. `held`: brokers that the plan does not start as they are.
     """
@@ -229,6 +231,40 @@ class RecoveryFacts:
             StartBecause.DELETES,
         }
         return frozenset((one.topic, one.partition, one.broker_id) for one in self.starts if reasons & {*one.because})
+
+    @cached_property
+    def topic_ids(self) -> dict[ReplicaKey, str]:
+        """Replicas that are set aside for want of a partition.metadata as soon as their brokers start, each with the id of its topic.
+
+        Only where another replica has the id, which no broker sets aside, and holds the same records.
+        """
+        strays = {one for one in self.starts if {StartBecause.BECOMES_STRAY, StartBecause.MAY_BECOME_STRAY} & {*one.because}}
+        gone = {(one.topic, one.partition, one.broker_id) for one in strays}
+        found: dict[ReplicaKey, str] = {}
+        for replica in sorted(gone):
+            log, key = self.log_of(*replica), replica[:2]
+            others = [self.log_of(*key, role.broker_id) for role in self.replicas.get(key, ()) if role.broker_id != replica[2]]
+            ids = {one.topic_id: (*key, one.broker_id) for one in others if one is not None and one.topic_id is not None}
+            if log is None or log.topic_id is not None or self.is_stopped(replica[2]) is False or len(ids) != 1 or {*ids.values()} & gone:
+                continue
+            ((topic_id, _of),) = ids.items()
+            known = [one for one in others if one is not None and one.topic_id == topic_id]
+            if any(self._holds_the_same(log, other) for other in known):
+                found[replica] = topic_id
+        return found
+
+    def _holds_the_same(self, log: ReplicaLog, other: ReplicaLog) -> bool:
+        """Whether two replicas, one of which follows the other, hold the same records where both begin."""
+        key = (log.topic, log.partition)
+        pair = {log.broker_id, other.broker_id}
+        verdicts = [self.compared((*key, broker)) for broker in pair]
+        verdict = next((one for one in verdicts if one is not None and {one.follower_id, one.leader_id} == pair), None)
+        begins, ends = (log.log_start_offset, other.log_start_offset), (log.log_end_offset, other.log_end_offset)
+        if verdict is None or verdict.verdict not in _SHARES or None in (*begins, *ends):
+            return False
+        start = max(offset for offset in begins if offset is not None)
+        end = min(offset for offset in (*ends, verdict.divergence_offset) if offset is not None)
+        return start < end
 
     @cached_property
     def settled(self) -> frozenset[ReplicaKey]:

@@ -21,6 +21,7 @@ from replica_audit.recovery.steps import (
     CorrectFile,
     Elect,
     EndTransaction,
+    NameTopic,
     Plan,
     PlanStep,
     PutBack,
@@ -89,7 +90,7 @@ def violations(facts: RecoveryFacts, plan: Plan) -> Iterator[Violation]:
         is_final = False
         for action in step.actions:
             for rule, what in (
-                *_guesses(state, action, unknown),
+                *_guesses(facts, state, action, unknown),
                 *_rebuilds(facts, state, action),
                 *_starts(state, action, starts, number),
                 *_outcomes(facts, plan, state, action),
@@ -130,9 +131,11 @@ def _loses_most(facts: RecoveryFacts, plan: Plan, effect: Effect) -> Iterator[Br
         yield 2, f"{begins}, and broker {min(known, key=price_of).candidate_id} would lose less"
 
 
-def _guesses(state: State, action: Action, unknown: frozenset[ReplicaKey]) -> Iterator[Broken]:
+def _guesses(facts: RecoveryFacts, state: State, action: Action, unknown: frozenset[ReplicaKey]) -> Iterator[Broken]:
     touched: set[ReplicaKey] = set()
     match action:
+        case NameTopic(replica):
+            touched = {replica} - facts.topic_ids.keys()
         case StartBroker(broker) | StopBroker(broker):
             touched = {replica for replica in unknown if replica[2] == broker}
         case CorrectFile(replica) | SetAside(replica) | TakeOut(replica) | PutBack(replica):
@@ -177,8 +180,8 @@ def _starts(state: State, action: Action, starts: dict[int, int], number: int) -
             if broker in starts:
                 yield 5, f"broker {broker} is started again, after step {starts[broker]}"
             starts[broker] = number
-        case CorrectFile(replica) | SetAside(replica):
-            does = "moved away" if isinstance(action, SetAside) else "corrected"
+        case CorrectFile(replica) | NameTopic(replica) | SetAside(replica):
+            does = "moved away" if isinstance(action, SetAside) else "written"
             if replica[2] in starts:
                 yield 5, f"a file of {_shown(replica)} is {does} after its broker was started"
             if state.running.get(replica[2]) is not False:

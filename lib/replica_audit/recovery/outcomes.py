@@ -302,7 +302,7 @@ def _without_leader(rows: AuditedRows, broker: int, best: WhatIfLeader | None, o
     if best is None:
         return _Led()
     if broker == best.candidate_id:
-        return _Led(election=best.election)
+        return _Led(election=None if best.unread_replicas else best.election)
     led = _following(next((one for one in best.follower_cuts or () if one.broker_id == broker), None))
     if own is not None and own.rank is not None and broker in lead_at_once(offline, rows.roles) and price_of(own) > price_of(best):
         return _Led(reasons=(*led.reasons, StartBecause.OTHER_LOSES_LESS), loss=led.loss)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from replica_audit.program import command_line
 from replica_audit.recovery.commands import Tools, election_json, table_csv
-from replica_audit.recovery.corrected_files import corrections
+from replica_audit.recovery.corrected_files import corrections, named_first
 from replica_audit.recovery.discharge import open_by_facts, unknown_brokers
 from replica_audit.recovery.elections import leaders_by_plan, led_by_plan, one_by_one
 from replica_audit.recovery.endings import group_resets, transactions
@@ -71,7 +71,7 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy, decisions: Sequence[str] 
     parts.append(_preferred(facts, tools, waiting, away=frozenset() if replaced.steps else facts.gone))
     asked = (*asked, *questions_about_brokers(facts, {broker for *_key, broker in waiting}))
     copied = _copying(facts, [step for part in parts for step in part.steps], waiting, tools)
-    parts = [copied, PlanPart(steps=tuple(asking(asked))), *parts]
+    parts = [copied, PlanPart(steps=(*named_first(facts), *asking(asked))), *parts]
     plan = Plan(
         run_id=facts.run_id,
         cluster_id=facts.cluster_id,
@@ -97,7 +97,9 @@ def _held_back(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> tuple[R
         rebuilt, _not_rebuilt = rebuilds(facts, waiting)
         logs, _not_corrected = corrections(facts, waiting, rebuilt)
         corrected = {(log.topic, log.partition, log.broker_id) for of in logs.values() for log in of}
-        missed = list(open_by_facts(facts, corrected | facts.torn, rebuilt, led_by_plan(one_by_one(facts), waiting)))
+        missed = list(
+            open_by_facts(facts, corrected | facts.torn | facts.topic_ids.keys(), rebuilt, led_by_plan(one_by_one(facts), waiting))
+        )
         more = facts.held | {one.replica[2] for one in missed}
         if more == facts.held:
             break
@@ -146,8 +148,9 @@ def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], waiting: Collectio
         title=f"Copy {count(len(rows) - 1, 'replica directory', 'replica directories')} of {of} to a safe place",
         actions=(Copy(tuple(sorted({*holders, *(one for one in held if one[2] in facts.gone)}))),),
         reasons=(
-            f"They {'hold' if held else 'may hold'} records that no leader holds, and that the steps below remove, or a follower by "
-            f"itself. The directories are in {FILE}, with the log directory as audited; on the broker it is one of its `log.dirs`.",
+            f"They {'hold' if held else 'may hold'} records that no other log keeps once a step below, or the start of a broker, "
+            f"truncates, deletes or sets them aside. They are listed in {FILE}, with the log directory as audited; on the broker it is one "
+            "of its `log.dirs`.",
             "Replicas of one partition have the same directory name on every broker: keep each broker's copies apart.",
             "If you audited copies that were made after these brokers stopped, those are the copies: keep them.",
             f"Which replica truncates how much, under which leader: {TRUNCATIONS}.",

@@ -103,14 +103,18 @@ def _of_candidates(facts: RecoveryFacts) -> Iterator[_Asked]:
     for one in facts.offline:
         for choice in one.candidates or ():
             replica = (one.topic, one.partition, choice.candidate_id)
-            if choice.rank is None and replica not in facts.corrected and any(other.rank for other in one.candidates or ()):
+            if replica in facts.topic_ids:
+                rest = f" on broker {replica[2]}, copied again after the step that writes its partition.metadata"
+                wanted = _Wanted(rest, of=("the directory of", "the directories of"))
+                yield replica, wanted, "without that file its broker sets it aside, so nobody has judged its election"
+            elif choice.rank is None and replica not in facts.corrected and any(other.rank for other in one.candidates or ()):
                 yield replica, _copy_again(replica), "it could not be read, or is not in the input, and may hold more than the others"
 
 
 def _of_starts(facts: RecoveryFacts, known: Collection[ReplicaKey]) -> Iterator[_Asked]:
     """Of replicas of which it is not known what their broker's start does, besides those that are asked about already."""
     keys = {replica[:2] for replica in known}
-    for one in open_by_facts(facts, corrected=facts.settled, rebuilt=()):
+    for one in open_by_facts(facts, corrected=facts.settled | facts.topic_ids.keys(), rebuilt=()):
         reason = one.reasons[0]
         is_asked = one.replica in known or (reason is StartBecause.ELECTION_UNKNOWN and one.replica[:2] in keys)
         if OUTCOME_OF[reason] is StartOutcome.UNKNOWN and not is_asked:
@@ -145,7 +149,8 @@ def _wanted(facts: RecoveryFacts, replica: ReplicaKey, reason: StartBecause) -> 
     if reason is StartBecause.LEADER_GUESSED:
         return _METADATA
     if reason is StartBecause.MAY_BECOME_STRAY:
-        return _Wanted(f" on broker {broker}", of=("the file partition.metadata of", "the files partition.metadata of"))
+        rest = f" on broker {broker}, or, where that has none, a copy of another replica of the topic with its own"
+        return _Wanted(rest, of=("the file partition.metadata of", "the files partition.metadata of"))
     if reason is StartBecause.NOT_COMPARED and (verdict is None or verdict.keys_may_differ):  # no finding: only keys may differ
         return _BY_RECORDS
     return _copy_again(replica)

@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from replica_audit.errors import visible
+from replica_audit.formats.log_dir.names import PARTITION_METADATA
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.commands import Tools, allow_unclean, election_json
-from replica_audit.recovery.corrected_files import NAME, corrections, directories, files_of, reasons_of, script_line
+from replica_audit.recovery.corrected_files import NAME, DiskWork, corrections, reasons_of
 from replica_audit.recovery.elections import (
     MOST,
     best_choice,
@@ -26,7 +27,7 @@ from replica_audit.recovery.elections import (
 )
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, known_cut
 from replica_audit.recovery.gone import brokers_shown
-from replica_audit.recovery.names import partition_shown, shown, some
+from replica_audit.recovery.names import partition_shown, some
 from replica_audit.recovery.rebuilds import is_set_aside
 from replica_audit.recovery.start_order import PlannedLeader, StartOrder, price_of
 from replica_audit.recovery.start_text import lost_text
@@ -36,6 +37,7 @@ from replica_audit.recovery.steps import (
     Check,
     CorrectFile,
     Elect,
+    NameTopic,
     PlanFile,
     PlanPart,
     PlanRefusal,
@@ -80,11 +82,12 @@ def starts(facts: RecoveryFacts, waiting: frozenset[ReplicaKey], rebuilt: Mappin
     """
     blocked = {broker for *_key, broker in waiting} | facts.held
     aside = {replica: why for replica, why in rebuilt.items() if is_set_aside(facts, replica)}
+    named = {one: topic_id for one, topic_id in facts.topic_ids.items() if one[2] not in blocked and one not in aside}
     torn = {replica for replica in facts.torn if replica[2] not in blocked and replica not in aside}
     facts = with_recovered(facts, {broker for *_key, broker in torn})
     corrected, refusals = corrections(facts, waiting, rebuilt)
     if facts.offline and only_stopped(facts):
-        if not (corrected or torn or aside or blocked) and not _truncates_at_once(facts):
+        if not (corrected or torn or aside or named or blocked) and not _truncates_at_once(facts):
             return Starts(part=PlanPart(steps=tuple(_all_stopped(facts)), refusals=tuple(refusals)))
         facts = one_by_one(facts)
     order = order_of(facts, waiting)
@@ -92,12 +95,12 @@ def starts(facts: RecoveryFacts, waiting: frozenset[ReplicaKey], rebuilt: Mappin
     assigned = {role.broker_id for key in planned for role in facts.replicas.get(key, ())}
     cut = {replica[2] for replica in _cut_when_started(facts)}
     others = {broker for broker in assigned | cut if facts.is_stopped(broker) is not False}
-    repaired = {*corrected, *(broker for *_key, broker in (*torn, *aside))}
+    repaired = {*corrected, *(broker for *_key, broker in (*torn, *aside, *named))}
     stopped_for_elections = {rival for one in order.leaders for rival in running_rivals(facts, one.rivals)}
     wanted = {*order.brokers, *others, *repaired, *stopped_for_elections} - facts.gone - blocked
     leading = {broker: depth for broker, depth in _stopped_leaders(facts, wanted).items() if broker not in facts.gone | blocked}
     made = _Maker(facts, order, corrected, torn, tools)
-    made.set_aside(aside)
+    made.on_disk(aside, named)
     first, last = _sequence(facts, order, corrected, wanted | leading.keys(), repaired, leading)
     steps = [made.one(broker) for broker in first]
     if last:
@@ -200,12 +203,21 @@ class _Maker:
         self.state: State = first_state(facts)
         self.crossed: dict[PartitionKey, int] = {}
         self.aside: dict[int, dict[ReplicaKey, str]] = {}
+        self.named: dict[int, dict[ReplicaKey, str]] = {}
         self._files = len({one.choice.candidate_id for one in order.leaders if one.choice.election != ElectionType.CLEAN})
 
-    def set_aside(self, aside: Mapping[ReplicaKey, str]) -> None:
-        """Note the replicas whose directories are moved away before their brokers are started, each with why."""
-        for replica, why in sorted(aside.items()):
-            self.aside.setdefault(replica[2], {})[replica] = why
+    def on_disk(self, aside: Mapping[ReplicaKey, str], named: Mapping[ReplicaKey, str]) -> None:
+        """Note the replicas whose directories are moved away before the starts, each with why, and those that get a topic id."""
+        for noted, found in ((self.aside, aside), (self.named, named)):
+            for replica, text in sorted(found.items()):
+                noted.setdefault(replica[2], {})[replica] = text
+
+    def _work(self, broker: int) -> DiskWork:
+        """What is done to the disk of a broker."""
+        log_of, logs_of = self.facts.log_of, self.facts.logs_of
+        moved = [log for one in self.aside.get(broker, ()) for log in logs_of.get(one, ()) if log.state in ("current", "future")]
+        ids = [(log, topic_id) for one, topic_id in self.named.get(broker, {}).items() if (log := log_of(*one)) is not None]
+        return DiskWork(broker=broker, corrected=tuple(self.corrected.get(broker, ())), named=tuple(ids), moved=tuple(moved))
 
     def _walk(self, actions: Sequence[Action], led: Collection[PartitionKey]) -> list[Removal]:
         """Do them; returns what replicas truncate."""
@@ -230,11 +242,11 @@ class _Maker:
         """A broker that leads something, or has files to correct."""
         rows, logs, torn = self.order.led_by(broker), self.corrected.get(broker, ()), self.torn.get(broker, [])
         aside = self.aside.get(broker, {})
-        moved = [log for replica in aside for log in self.facts.logs_of.get(replica, ()) if log.state in ("current", "future")]
+        work = self._work(broker)
         clean = [one for one in rows if one.choice.election == ElectionType.CLEAN]
         unclean = [one for one in rows if one.choice.election != ElectionType.CLEAN]
         corrections: list[Action] = [CorrectFile((log.topic, log.partition, log.broker_id)) for log in logs]
-        corrections += [*map(CorrectFile, torn), *map(SetAside, aside)]
+        corrections += [*map(CorrectFile, torn), *map(NameTopic, self.named.get(broker, ())), *map(SetAside, aside)]
         is_down = bool(self.facts.is_stopped(broker))
         rivals = running_rivals(self.facts, {rival for one in rows for rival in one.rivals})
         stopped = [rival for rival in rivals if self.state.running.get(rival)] + ([] if is_down or not corrections else [broker])
@@ -252,19 +264,17 @@ class _Maker:
             reasons=(
                 *why_elected(self.facts, rows),
                 *self._caution(broker, rows),
-                *_of_script(broker, logs, moved),
-                *_of_files(logs),
-                *_of_aside(aside),
+                *reasons_of(work, aside),
                 *([_WHILE_STOPPED] if stopped else []),
                 *_of_torn(torn),
                 *_said(self.facts, removals),
                 *self._at_once({broker}),
             ),
-            commands=tuple(self._commands(broker, rows, unclean, logs, torn, moved, stopped)),
+            commands=tuple(self._commands(broker, rows, unclean, torn, stopped)),
             checks=tuple(self._checks(broker, rows, is_follower=follows != [] or not rows)),
-            undo=self._undo(broker, logs, moved, rows),
+            undo=_undo(work, rows),
             cannot_undo=_stays(unclean, removals, aside),
-            files=(*self._election_files(broker, unclean), *files_of(broker, logs, moved)),
+            files=(*self._election_files(broker, unclean), *work.files),
         )
 
     def several(self, brokers: Sequence[int]) -> PlanStep:
@@ -301,6 +311,8 @@ class _Maker:
         does = []
         if logs:
             does.append(f"corrects {count(len(logs), NAME)}")
+        if named := self.named.get(broker):
+            does.append(f"writes {count(len(named), PARTITION_METADATA)}")
         if aside := self.aside.get(broker):
             them = "it" if len(aside) == 1 else "them"
             does.append(f"{count(len(aside), 'replica directory', 'replica directories')} moved away before, it fetches {them} again")
@@ -315,7 +327,7 @@ class _Maker:
         own = [one for one in removals if one.replica[2] == broker]
         if own:
             does.append(f"truncates {_records(own)}, copied in step 1")
-        start = "Start" if self.facts.is_stopped(broker) or not (logs or torn or aside) else "Restart"
+        start = "Start" if self.facts.is_stopped(broker) or not (logs or torn or named or aside) else "Restart"
         return f"{start} broker {broker}: {'; '.join(does) or 'it follows its leaders'}"
 
     def _led_again(self, broker: int) -> int:
@@ -341,19 +353,18 @@ class _Maker:
         broker: int,
         rows: Sequence[PlannedLeader],
         unclean: Sequence[PlannedLeader],
-        logs: Sequence[ReplicaLog],
         torn: Sequence[ReplicaKey],
-        moved: Sequence[ReplicaLog],
         stopped: Sequence[int],
     ) -> Iterator[str]:
         for rival in stopped:
             why = "it overwrites the files while it runs" if rival == broker else "else it leads instead; a step below starts it again"
             yield f"# stop broker {rival}: {why}"
-        if moved and (self.facts.anybody_runs or any(self.state.running.values())):
+        work = self._work(broker)
+        if work.moved and (self.facts.anybody_runs or any(self.state.running.values())):
             named = some([visible(f"{topic}-{partition}") for topic, partition, _broker in self.aside[broker]])
             yield f"{self.tools.topics()}   # {named}: `Leader` is not {broker}, nor is {broker} in `Isr` or `Elr`: else stop here"
-        if logs or moved:
-            yield f"# on its host, in a copy of this folder: {script_line(broker, logs, moved)}"
+        if work:
+            yield f"# on its host, in a copy of this folder: {work.line}"
         if torn:
             yield f"# on its host, in each log directory of these replicas: rm {_MARKER}"
         later = sorted({rival for one in rows for rival in one.rivals} - {*stopped})
@@ -405,45 +416,15 @@ class _Maker:
                 "leads within minutes: set it to false before, or move the leadership back."
             )
 
-    def _undo(self, broker: int, logs: Sequence[ReplicaLog], moved: Sequence[ReplicaLog], rows: Sequence[PlannedLeader]) -> str:
-        if logs or moved:
-            return (
-                f"`{script_line(broker, logs, moved)} undo`, as long as the broker was not started: after that the script refuses, for the "
-                "broker has gone on with what it found."
-            )
-        offline = ": its partitions are offline again, as before. Nothing was truncated unless other replicas ran" if rows else ""
-        return f"Stop broker {broker}{offline}."
 
-
-def _of_script(broker: int, logs: Sequence[ReplicaLog], moved: Sequence[ReplicaLog]) -> Iterator[str]:
-    named = list(directories([*logs, *moved]).items())
-    if named:
-        said = "; ".join(f"{name} is the one that was audited as {shown(log_dir)}" for log_dir, name in named[:MOST])
-        yield (
-            f"Run the script as the user that Kafka runs as, and name the broker's own log directories to it ({said}), never a copy: "
-            f"`{script_line(broker, logs, moved)}`. It stops where the broker runs, where a log directory is another broker's, and where "
-            f"a file is not the one that was audited."
+def _undo(work: DiskWork, rows: Sequence[PlannedLeader]) -> str:
+    if work:
+        return (
+            f"`{work.line} undo`, as long as the broker was not started: after that the script refuses, for the broker has gone on with "
+            "what it found."
         )
-
-
-def _of_files(logs: Sequence[ReplicaLog]) -> Iterator[str]:
-    if logs:
-        yield f"The corrected files take the place of the old ones, each of which stays beside it, as {NAME}.before."
-    yield from (f"{partition_shown(log.topic, log.partition)}: {' '.join(reasons_of(log))}" for log in logs[:MOST])
-    if len(logs) > MOST:
-        yield f"and {len(logs) - MOST} more files."
-
-
-def _of_aside(aside: Mapping[ReplicaKey, str]) -> Iterator[str]:
-    if aside:
-        yield (
-            "These directories are moved to SAFE_PLACE, a directory outside of the log directories. Started without them, the broker makes "
-            "each replica anew, empty, and fetches all of it from its leader: it never serves what it held. Keep what was moved."
-        )
-    for (topic, partition, _broker), why in list(aside.items())[:MOST]:
-        yield f"{partition_shown(topic, partition)}: {why}."
-    if len(aside) > MOST:
-        yield f"and {len(aside) - MOST} more replicas."
+    offline = ": its partitions are offline again, as before. Nothing was truncated unless other replicas ran" if rows else ""
+    return f"Stop broker {work.broker}{offline}."
 
 
 def _records(removals: Sequence[Removal]) -> str:

@@ -21,6 +21,7 @@ from replica_audit.recovery.steps import (
     Elect,
     ElectPreferred,
     EndTransaction,
+    NameTopic,
     PlanStep,
     PutBack,
     ResetGroup,
@@ -135,7 +136,7 @@ def _note(state: State, action: Action) -> None:
         case AskForInput(replicas, _wanted, brokers):
             state.asked.update(replicas)
             state.asked_brokers.update(brokers)
-        case CorrectFile(replica):
+        case CorrectFile(replica) | NameTopic(replica):
             state.corrected.add(replica)
         case WaitForIsr(brokers):
             state.waited.update(brokers)
@@ -247,6 +248,7 @@ def shown_by(shows: Shows, step: PlanStep, state: State) -> bool:
 _SHOWN: dict[Shows, tuple[type, ...]] = {
     Shows.COPIED: (Copy,),
     Shows.ANSWERED: (AskForInput,),
+    Shows.NAMED: (NameTopic,),
     Shows.RUNS: (StartBroker,),
     Shows.LED: (Elect,),
     Shows.IN_SYNC: (WaitForIsr, PutBack),
@@ -279,6 +281,8 @@ def _is_noted(state: State, action: Action) -> bool:
             return state.copied >= set(replicas)
         case AskForInput(replicas, _wanted, brokers):
             return state.asked >= set(replicas) and state.asked_brokers >= set(brokers)
+        case NameTopic(replica):
+            return replica in state.corrected
         case EndTransaction(key, producer, first_offset):
             return (key, producer, first_offset) in state.ended
         case ResetGroup(group, key):

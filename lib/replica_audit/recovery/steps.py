@@ -57,6 +57,13 @@ class CorrectFile:
 
 
 @dataclass(frozen=True, slots=True)
+class NameTopic:
+    """Give a replica the partition.metadata that it lacks; its broker must not run."""
+
+    replica: ReplicaKey
+
+
+@dataclass(frozen=True, slots=True)
 class StopBroker:
     """Stop a broker, cleanly."""
 
@@ -137,6 +144,7 @@ Action = (
     Copy
     | AskForInput
     | CorrectFile
+    | NameTopic
     | StopBroker
     | StartBroker
     | Elect
@@ -158,6 +166,7 @@ class Shows(Enum):
 
     COPIED = auto()
     ANSWERED = auto()
+    NAMED = auto()
     RUNS = auto()
     LED = auto()
     IN_SYNC = auto()
