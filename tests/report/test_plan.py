@@ -701,6 +701,21 @@ def test_generated_scripts_execute_nothing_but_the_tools(tmp_path: Path) -> None
     )
 
 
+def test_a_script_stops_at_a_group_that_has_members(tmp_path: Path) -> None:
+    """The tool says so, does nothing, and ends with 0 (ConsumerGroupCommand.resetOffsets)."""
+    said, tool = tmp_path / "said", tmp_path / "kafka-consumer-groups.sh"
+    refusal = "Error: Assignments can only be reset if the group 'a' is inactive, but the current state is Stable."
+    tool.write_text(f'#!/bin/sh\necho "$3" >> {said}\nif [ "$3" = --group=a ]; then printf "\\n{refusal}\\n"; fi\n')
+    tool.chmod(0o755)
+    known = facts(groups=(group("a", "t", 10, 5), group("b", "t", 10, 5)), roles=roles("t", 1, 2, leader=1, isr=(1,)), logs=(log("t", 1),))
+    _write(plan_of(known, RE_READ), tmp_path / "plan")
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "BOOTSTRAP": "h:1"}
+    for name in ("reset-groups-preview.sh", "reset-groups.sh"):
+        done = subprocess.run(["/bin/sh", str(tmp_path / "plan" / name)], check=False, env=environment, capture_output=True, text=True)
+        assert (done.returncode, refusal in done.stdout, "stopped here" in done.stderr) == (1, True, True)
+    assert said.read_text().split() == ["--group=a"] * 2, "group b was not touched"
+
+
 def test_nothing_lies_outside_of_the_folder_and_names_come_back_from_the_files(tmp_path: Path) -> None:
     plan = plan_of(_hostile(HOSTILE), RE_READ)
     outside = {path for path in tmp_path.parent.iterdir()}

@@ -29,7 +29,14 @@ _SCRIPT = """\
 set -eu
 : "${BOOTSTRAP:?set BOOTSTRAP to HOST:PORT of a broker, and CONFIG to a file for --command-config if the cluster asks for credentials}"
 cd -- "$(dirname -- "$0")"
-run() { tool=$1; shift; "$tool" --bootstrap-server "$BOOTSTRAP" ${CONFIG:+--command-config "$CONFIG"} "$@"; }
+line='
+'
+run() {  # the tools tell some errors and end with 0, as that a group has members
+  tool=$1; shift
+  said=$("$tool" --bootstrap-server "$BOOTSTRAP" ${CONFIG:+--command-config "$CONFIG"} "$@")
+  printf '%s\\n' "$said"
+  case "$line$said" in *"${line}Error: "*) printf 'stopped here: nothing below was done\\n' >&2; exit 1 ;; esac
+}
 """
 _SCRIPT_OF_ZOOKEEPER = """\
 #!/bin/sh

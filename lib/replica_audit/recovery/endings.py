@@ -150,7 +150,7 @@ def _steps(places: dict[str, list[tuple[str, int, int]]], policy: GroupPolicy, t
             f"Groups: {', '.join(shown(group) for group in list(files)[:20])}{' and more' if len(files) > 20 else ''}.",
         ),
         commands=(
-            "# stop the consumers of these groups: Kafka does not reset a group that has members",
+            "# stop the consumers of these groups: the scripts stop at the first group that has members",
             f"{tools.group_positions()} > positions-before.txt",
             f"sh {_PREVIEW}",
             f"sh {_RESET}",

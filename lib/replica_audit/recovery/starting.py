@@ -284,7 +284,7 @@ class _Maker:
         one = len(brokers) == 1
         what = f"{'it truncates' if one else 'they truncate'} nothing that only {'it holds' if one else 'they hold'}"
         if removals:
-            what = f"{'it truncates' if one else 'they truncate'} {_records(removals)}, which step 1 copies"
+            what = f"{'it truncates' if one else 'they truncate'} {_records(self.facts, removals)}, which step 1 copies"
         return PlanStep(
             stage=Stage.START,
             title=f"Start {brokers_shown(brokers)}: {what}",
@@ -296,7 +296,7 @@ class _Maker:
             ),
             commands=tuple(f"# start broker {broker} on its host, if it does not run" for broker in brokers),
             checks=(Check(self.tools.in_sync(brokers, self._stuck(brokers)), Shows.IN_SYNC),),
-            undo=f"Stop {brokers_shown(brokers)} again.",
+            undo=f"Stop {brokers_shown(brokers)}{': that brings back nothing that was truncated' if removals else ''}.",
             cannot_undo=_stays((), removals),
         )
 
@@ -326,7 +326,7 @@ class _Maker:
             does.append(f"leads {count(led, 'partition')}, as before")
         own = [one for one in removals if one.replica[2] == broker]
         if own:
-            does.append(f"truncates {_records(own)}, copied in step 1")
+            does.append(f"truncates {_records(self.facts, own)}, copied in step 1")
         start = "Start" if self.facts.is_stopped(broker) or not (logs or torn or named or aside) else "Restart"
         return f"{start} broker {broker}: {'; '.join(does) or 'it follows its leaders'}"
 
@@ -427,7 +427,19 @@ def _undo(work: DiskWork, rows: Sequence[PlannedLeader]) -> str:
     return f"Stop broker {work.broker}{offline}."
 
 
-def _records(removals: Sequence[Removal]) -> str:
+def _apart(facts: RecoveryFacts, removals: Sequence[Removal]) -> list[Removal]:
+    """One of each partition where its replica holds everything that the other ones hold, else all of them."""
+    whole = {
+        (one.topic, one.partition): one.candidate_id
+        for one in facts.candidates
+        if one.rank is not None and one.lost_offsets == 0 and not one.unread_replicas
+        if any(removal.replica == (one.topic, one.partition, one.candidate_id) for removal in removals)
+    }
+    return [one for one in removals if whole.get(one.replica[:2], one.replica[2]) == one.replica[2]]
+
+
+def _records(facts: RecoveryFacts, removals: Sequence[Removal]) -> str:
+    removals = _apart(facts, removals)
     known = sum(one.cut.removed_records or 0 for one in removals)
     committed = sum(one.cut.removed_committed or 0 for one in removals)
     if all(one.cut.removed_records is None for one in removals):

@@ -25,7 +25,7 @@ class LedTruncations:
     """A partition under one leader. `election` is clean, unclean, or None where it leads now; `lost_records`: those nobody then holds.
 
     `unknown_of`: brokers that are gone, and of which nobody knows what only they held. `log_ends`: where the logs of brokers end, said
-    where nobody counted what they truncate.
+    where nobody counted what they truncate. `is_stopped`: it leads by the metadata, and does not run.
     """
 
     key: PartitionKey
@@ -37,6 +37,7 @@ class LedTruncations:
     lost_committed: int | None
     unknown_of: tuple[int, ...] = ()
     log_ends: Mapping[int, int | None] = field(default_factory=dict)
+    is_stopped: bool = False
 
 
 def truncations(facts: RecoveryFacts) -> list[LedTruncations]:
@@ -62,13 +63,13 @@ def truncations_text(found: Sequence[LedTruncations]) -> Iterator[str]:
     keys = list(dict.fromkeys(one.key for one in found))
     yield from ("## Who truncates what, by leader", "")
     yield "A follower truncates to what its leader holds. The planned leader is marked; the other lines show what it would cost"
-    yield "if another replica led. Lost for good: records that no replica holds afterwards."
-    yield from ("", "| partition | leader | election | the others truncate | lost for good |", "|---|---|---|---|---|")
+    yield "if another replica led. The last column counts records that afterwards only copies hold."
+    yield from ("", "| partition | leader | election | the others truncate | only copies hold then |", "|---|---|---|---|---|")
     for one in found:
         if one.key in keys[:_MOST]:
             leader = f"**broker {one.leader_id}, planned**" if one.is_planned else f"broker {one.leader_id}"
             if one.election is None:
-                leader = f"broker {one.leader_id}, leads now"
+                leader = f"broker {one.leader_id}, {'leads again as soon as it runs' if one.is_stopped else 'leads'}"
             yield f"| {cell(partition_shown(*one.key))} | {leader} | {one.election or '-'} | {_cuts(one)} | {_lost(one)} |"
     if len(keys) > _MOST:
         yield from ("", f"and {len(keys) - _MOST} more partitions. All are in `{FILE}`, if the plan has that file.")
@@ -124,6 +125,7 @@ def _led(facts: RecoveryFacts) -> Iterator[LedTruncations]:
             cuts=tuple(sorted(cuts, key=lambda cut: cut.broker_id)),
             lost_records=None,
             lost_committed=None,
+            is_stopped=facts.is_stopped(leader) is True,
             log_ends={log.broker_id: log.log_end_offset for log in (facts.log_of(*key, cut.broker_id) for cut in cuts) if log is not None},
         )
 
@@ -161,7 +163,7 @@ def _records(cut: FollowerCut, log_end_offset: int | None) -> str:
 
 def _lost(one: LedTruncations) -> str:
     if one.lost_records is None:
-        return "what is truncated, except in the copies"
+        return "what is truncated"
     proven = f", {one.lost_committed} committed" if one.lost_committed else ""
     known = f"{count(one.lost_records, 'record')}{proven}" if one.lost_records else "nothing"
     return f"{known} known, and what only {brokers_shown(one.unknown_of)} held" if one.unknown_of else known
