@@ -257,6 +257,9 @@ def test_a_follower_that_will_truncate_is_started_after_the_copies() -> None:
         started.title == "Start brokers 2, 3: they truncate 10 records, 8 of them committed, counted on each replica, which step 1 copies"
     )
     assert len(started.commands) == 2
+    holds_all = sparse(WhatIfLeader, topic="t", partition=0, candidate_id=2, rank=1, lost_offsets=0, unread_replicas=0)
+    once = plan_of(replace(both, candidates=(holds_all,)), RE_READ).steps[-1]
+    assert once.title == "Start brokers 2, 3: they truncate 5 records, 4 of them committed, which step 1 copies", "the same records"
     unknown = plan_of(replace(found, verdicts=(replace(cut, verdict="inconclusive", restart_offset=9),)), RE_READ)
     assert [step.stage for step in unknown.steps] == [Stage.COPY, Stage.ASK], "what it holds beyond its leader is not known"
     trimmed = replace(cut, verdict="inconclusive", restart_offset=9, cause=Cause.NO_COMMON_RANGE)
