@@ -17,6 +17,7 @@ from tests.kafka_lab.history import draw
 from tests.kafka_lab.jars import VERSIONS
 from tests.kafka_lab.java_client import JavaClient
 from tests.kafka_lab.perform import perform
+from tests.kafka_lab.plans import plans
 from tests.kafka_lab.predict import predict
 from tests.kafka_lab.quiet import PAUSE_S, quiet
 from tests.kafka_lab.starts import starts
@@ -55,6 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     six = commands.add_parser("starts", parents=[common], help="start one stopped broker alone: it does what the audit says of its start")
     six.add_argument("--histories", type=int, default=5, help="of the seeds from --seed on (default: %(default)s)")
     six.add_argument("--partitions", type=int, default=20, help="partitions of each (default: %(default)s)")
+    seven = commands.add_parser("plans", parents=[common], help="make PLAN.md of a history, and do it line by line: nothing is lost")
+    seven.add_argument("--histories", type=int, default=5, help="of the seeds from --seed on (default: %(default)s)")
+    seven.add_argument("--partitions", type=int, default=20, help="partitions of each (default: %(default)s)")
     return parser
 
 
@@ -98,6 +102,9 @@ def main() -> int:
         case "starts":
             started = starts(line, seed=seed, histories=arguments.histories, partitions=arguments.partitions, keep=keep)
             return 1 if started.differences or started.failed else 0
+        case "plans":
+            planned = plans(line, seed=seed, histories=arguments.histories, partitions=arguments.partitions, keep=keep)
+            return 1 if planned.differences or planned.failed else 0
         case "quiet":
             result = quiet(line, audits=arguments.audits, seed=seed, keep=keep, mode=arguments.compare, pause_s=arguments.pause)
             return 1 if result.alarms or result.missed or result.clean_over_planted or result.found < result.planted else 0

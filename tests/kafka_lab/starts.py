@@ -121,7 +121,7 @@ def starts_in(lab: Lab, java: JavaClient, history: History, keep: Path | None) -
     if not leads_on:
         (lab.brokers[last].terminate if chance.random() < 0.5 else lab.brokers[last].kill)()
     lab.wait_registered(*(one.node_id for one in lab.up))
-    planted = list(_damage(chosen, history, chance))
+    planted = list(damage(chosen, history, chance))
     work = Path(tempfile.mkdtemp(prefix="starts-", dir=lab.root))
     before = copy_all(lab, work / "before")
     run = triage([str(before)], Settings(), tell=lambda _event: None)
@@ -188,7 +188,7 @@ def _of_following(because: set[StartBecause], seen: Seen, *, compacted: bool) ->
         yield "it does not have what the leader has"
 
 
-def _damage(broker: Node, history: History, chance: random.Random) -> Iterator[str]:
+def damage(broker: Node, history: History, chance: random.Random) -> Iterator[str]:
     """Damage a few replicas of a stopped broker as disks and people do."""
     found = sorted(path for topic in history.topics for path in broker.log_dirs[0].glob(f"{topic.name}-*") if path.is_dir())
     for path in chance.sample(found, min(len(found), chance.choice([0, 0, 1, 2, 3]))):
@@ -231,7 +231,7 @@ def _seen(
         yield (
             (topic, partition),
             Seen(
-                was=[one for one in batches(was[key]) if _is_intact(one)],  # recovery cuts off what is not
+                was=[one for one in batches(was[key]) if is_intact(one)],  # recovery cuts off what is not
                 became=batches(became[key]) if key in became else [],
                 leads=[] if leads is None else batches(leads),
                 leaders_start=0 if leads is None else log_start_offset(leads),
@@ -244,7 +244,7 @@ def _seen(
         )
 
 
-def _is_intact(one: FileBatch) -> bool:
+def is_intact(one: FileBatch) -> bool:
     return bool(int.from_bytes(one.content[17:21], "big") == calc_crc32c(one.content[21:]))
 
 

@@ -1,0 +1,205 @@
+"""`plans`: after a random history PLAN.md is made and done line by line, with Kafka's own tools; nothing is lost that it does not name.
+
+What a plan promises is held against the brokers' files by a reader of the laboratory's own: every batch that a replica had is afterwards on
+a replica, or in a copy that the plan asked for, and each replica whose truncation was planned was cut there and has what its leader has.
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafka.errors import KafkaError
+
+from replica_audit import cli
+from tests.kafka_lab.cluster import Lab, LabError
+from tests.kafka_lab.console import say
+from tests.kafka_lab.files import FileBatch, batches, log_start_offset, replica_directories
+from tests.kafka_lab.history import History, draw
+from tests.kafka_lab.jars import VERSIONS
+from tests.kafka_lab.java_client import JavaClient
+from tests.kafka_lab.node import State
+from tests.kafka_lab.perform import perform
+from tests.kafka_lab.snapshot import copy_all
+from tests.kafka_lab.starts import damage, is_intact
+from tests.live.plan_steps import Operator, tools
+
+Place = tuple[str, int]
+_SETTLES_S = 120.0
+_WRITTEN_LATE_S = 3.0
+_ENDS = (0, 1, 3)  # exit codes of an audit that wrote its plan
+
+
+@dataclass(slots=True)
+class Planned:
+    """What was carried out: histories, partitions, steps; what the plans named of the cuts; and what went otherwise."""
+
+    histories: int = 0
+    failed: int = 0
+    partitions: int = 0
+    steps: int = 0
+    cut: int = 0
+    saved: int = 0
+    differences: list[str] = field(default_factory=list)
+
+    def add(self, other: Planned) -> None:
+        """Count another one with this."""
+        self.histories += other.histories
+        self.partitions += other.partitions
+        self.steps += other.steps
+        self.cut += other.cut
+        self.saved += other.saved
+        self.differences += other.differences
+
+    def __str__(self) -> str:
+        return (
+            f"{self.histories} histories ({self.failed} more could not be performed), {self.partitions} partitions, {self.steps} steps: "
+            f"{len(self.differences)} differences; {self.cut} replicas cut as planned, {self.saved} batches that only copies have"
+        )
+
+
+def plans_in(lab: Lab, java: JavaClient, history: History, keep: Path | None) -> Planned:
+    """Perform a history on a laboratory where all brokers run, stop and damage some, and do what the plan says."""
+    chance = random.Random(f"plans {history.seed}")  # noqa: S311
+    perform(lab, java, history)
+    stopped = _stop_some(lab, history, chance)
+    planted = [line for broker in stopped for line in damage(lab.brokers[broker], history, chance)]
+    work = Path(tempfile.mkdtemp(prefix="plans-", dir=lab.root))
+    before, plan = copy_all(lab, work / "before"), work / "plan"
+    differences, steps = [], []
+    code = cli.main(["triage", "--input", str(before), "--plan", str(plan)])
+    operator = Operator(lab, tools(lab, work / "bin"), work / "safe", before)
+    if code not in _ENDS or not (plan / "PLAN.md").exists():
+        differences.append(f"triage --plan ended with {code}")
+    else:
+        try:
+            steps = operator.do(plan)
+        except (AssertionError, LabError) as error:
+            differences.append(f"step {operator.step.title!r}: {error}")
+    after = _settled(lab, history, work / "after")
+    compacted = {topic.name for topic in history.topics if topic.is_compacted}
+    saved = {(place, one) for place, one in _held(work / "safe") if (work / "safe").exists()}
+    lost = set(_gone(before, after, compacted)) - saved
+    differences += [f"{topic}-{partition}: offsets {one.base} to {one.last} are gone" for (topic, partition), one in sorted(lost)]
+    cut = 0
+    if (plan / "truncations.csv").exists() and not differences:
+        for row in _planned(plan):
+            cut += 1
+            found = _cut(row, before, after, is_cleaned=row["topic"] in compacted or row["topic"].startswith("__"))
+            differences += [f"{row['topic']}-{row['partition']} on broker {row['broker']}: {text}" for text in found]
+    result = Planned(
+        histories=1,
+        partitions=history.partitions,
+        steps=len(steps),
+        cut=cut,
+        saved=len({one for one in _gone(before, after, compacted)} & saved),
+        differences=differences,
+    )
+    if differences and keep:
+        _keep(lab, work, keep / f"plans-{lab.line}-seed-{history.seed}", [str(history), *planted, *differences, "", *operator.ran])
+    return result
+
+
+def _stop_some(lab: Lab, history: History, chance: random.Random) -> list[int]:
+    """Frozen brokers are killed; of those that run none, or all, are stopped as people and crashes do."""
+    for broker in lab.brokers.values():
+        if broker.state is State.FROZEN:
+            broker.kill()
+    if chance.random() < 0.4:
+        for broker in lab.up:
+            (broker.terminate if chance.random() < 0.5 else broker.kill)()
+    lab.wait_registered(*(one.node_id for one in lab.up))
+    return [one.node_id for one in lab.brokers.values() if one.state is State.DOWN and one.node_id != history.keeper]
+
+
+def _settled(lab: Lab, history: History, root: Path) -> Path:
+    """A copy of everything once the replicas of brokers that run are in sync, or have had long enough."""
+    ends, names = time.monotonic() + _SETTLES_S, [topic.name for topic in history.topics]
+    while lab.up and time.monotonic() < ends:
+        up = {one.node_id for one in lab.up}
+        if all(up & set(one["replica_nodes"]) <= set(one["isr_nodes"]) for one in lab.partitions(*names).values() if one["leader_id"] in up):
+            break
+        time.sleep(0.5)
+    time.sleep(_WRITTEN_LATE_S)
+    return copy_all(lab, root)
+
+
+def _held(root: Path) -> Iterator[tuple[Place, FileBatch]]:
+    """Every batch of a root that its CRC does not contradict, with its partition."""
+    for (topic, partition, _broker), directory in replica_directories(root).items():
+        yield from (((topic, partition), one) for one in batches(directory) if is_intact(one))
+
+
+def _gone(before: Path, after: Path, compacted: set[str]) -> Iterator[tuple[Place, FileBatch]]:
+    """What a replica held and none does: but for what every replica's log start has passed, and for topics that are cleaned all the time."""
+    starts: dict[Place, int] = {}
+    for (topic, partition, _broker), directory in replica_directories(after).items():
+        starts[topic, partition] = max(log_start_offset(directory), starts.get((topic, partition), 0))
+    held = {(place, _but_for_the_epoch(one)) for place, one in _held(after)}
+    for place, one in set(_held(before)):
+        is_cleaned = place[0] in compacted or place[0].startswith("__")
+        if not is_cleaned and one.last >= starts.get(place, 0) and (place, _but_for_the_epoch(one)) not in held:
+            yield place, one
+
+
+def _but_for_the_epoch(one: FileBatch) -> tuple[int, bytes]:
+    return one.base, one.content[16:]
+
+
+def _planned(folder: Path) -> list[dict[str, str]]:
+    with (folder / "truncations.csv").open(encoding="utf-8", newline="") as stream:
+        return [row for row in csv.DictReader(stream) if row["planned"] == "yes" and row["truncates_to"]]
+
+
+def _cut(row: dict[str, str], before: Path, after: Path, *, is_cleaned: bool) -> Iterator[str]:
+    """Where a truncation is not what was planned; of a log that is cleaned all the time only that it is there."""
+    key, to = (row["topic"], int(row["partition"]), int(row["broker"])), int(row["truncates_to"])
+    was, became = replica_directories(before), replica_directories(after)
+    leader = (*key[:2], int(row["leader"]))
+    if key not in became or leader not in became:
+        yield "it, or its leader, is not there any more"
+        return
+    had, has, leads = batches(was[key]), batches(became[key]), batches(became[leader])
+    starts = log_start_offset(was[key])
+    gone = sum(one.records for one in had if one.last >= max(to, starts) and is_intact(one))
+    if is_cleaned:
+        return
+    if row["records"] and int(row["records"]) != gone:
+        yield f"{gone} records were cut, {row['records']} foretold"
+    first = max(part[0].base for part in (has, leads) if part) if has or leads else 0
+    if [one for one in has if one.base >= first] != [one for one in leads if one.base >= first]:
+        yield "it does not have what its leader has"
+
+
+def _keep(lab: Lab, work: Path, folder: Path, lines: list[str]) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(work, folder)
+    for node in (lab.controller, *lab.brokers.values()):
+        shutil.copy(node.log, folder / f"{node.folder.name}.server.log")
+    (folder / "differences.txt").write_text("\n".join([*lines, ""]))
+
+
+def plans(line: str, *, seed: int, histories: int, partitions: int, keep: Path | None) -> Planned:
+    """Several histories, each in a laboratory of its own; every difference and a line a history are printed."""
+    totals = Planned()
+    for number in range(seed, seed + histories):
+        history, began = draw(number, partitions), time.monotonic()
+        try:
+            with Lab(line) as lab, JavaClient(lab) as java:
+                found = plans_in(lab, java, history, keep)
+        except (LabError, KafkaError) as error:
+            totals.failed += 1
+            say(f"{history} - could not be performed: {error}")
+            continue
+        totals.add(found)
+        say(f"{history} - {found}, {time.monotonic() - began:.0f} s")
+        for difference in found.differences:
+            say(f"  {difference}")
+    say(f"Kafka {VERSIONS[line]}, seeds {seed} to {seed + histories - 1}: {totals}")
+    return totals
