@@ -154,20 +154,20 @@ def _but_for_the_epoch(one: FileBatch) -> tuple[int, bytes]:
 
 def _planned(folder: Path) -> list[dict[str, str]]:
     with (folder / "truncations.csv").open(encoding="utf-8", newline="") as stream:
-        return [row for row in csv.DictReader(stream) if row["planned"] == "yes" and row["truncates_to"]]
+        return [row for row in csv.DictReader(stream) if row["planned"] == "yes" and row["truncates_to"] + row["starts_at"]]
 
 
 def _cut(row: dict[str, str], before: Path, after: Path, *, is_cleaned: bool) -> Iterator[str]:
     """Where a truncation is not what was planned; of a log that is cleaned all the time only that it is there."""
-    key, to = (row["topic"], int(row["partition"]), int(row["broker"])), int(row["truncates_to"])
+    key = (row["topic"], int(row["partition"]), int(row["broker"]))
+    to = 0 if row["starts_at"] else int(row["truncates_to"])  # who starts again has emptied its log
     was, became = replica_directories(before), replica_directories(after)
     leader = (*key[:2], int(row["leader"]))
     if key not in became or leader not in became:
         yield "it, or its leader, is not there any more"
         return
     had, has, leads = batches(was[key]), batches(became[key]), batches(became[leader])
-    starts = log_start_offset(was[key])
-    gone = sum(one.records for one in had if one.last >= max(to, starts) and is_intact(one))
+    gone = sum(one.records for one in had if one.last >= max(to, log_start_offset(was[key])) and is_intact(one))
     if is_cleaned:
         return
     if row["records"] and int(row["records"]) != gone:
