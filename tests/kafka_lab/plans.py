@@ -123,7 +123,9 @@ def _settled(lab: Lab, history: History, root: Path) -> Path:
     ends, names = time.monotonic() + _SETTLES_S, [topic.name for topic in history.topics]
     while lab.up and time.monotonic() < ends:
         up = {one.node_id for one in lab.up}
-        if all(up & set(one["replica_nodes"]) <= set(one["isr_nodes"]) for one in lab.partitions(*names).values() if one["leader_id"] in up):
+        if all(
+            up & set(one["replica_nodes"]) <= set(one["isr_nodes"]) for one in lab.partitions(*names).values() if one["leader_id"] in up
+        ):
             break
         time.sleep(0.5)
     time.sleep(_WRITTEN_LATE_S)
@@ -137,7 +139,7 @@ def _held(root: Path) -> Iterator[tuple[Place, FileBatch]]:
 
 
 def _gone(before: Path, after: Path, compacted: set[str]) -> Iterator[tuple[Place, FileBatch]]:
-    """What a replica held and none does: but for what every replica's log start has passed, and for topics that are cleaned all the time."""
+    """What a replica held and none does, but for what a log start has passed, and for topics that are cleaned all the time."""
     starts: dict[Place, int] = {}
     for (topic, partition, _broker), directory in replica_directories(after).items():
         starts[topic, partition] = max(log_start_offset(directory), starts.get((topic, partition), 0))

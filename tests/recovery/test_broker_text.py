@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from replica_audit import cli
-from replica_audit.report.text.brokers_text import MOST, broker_items, replica_text, said_of
+from replica_audit.report.sections.brokers import MOST, broker_items, replica_text, said_of
 from replica_audit.rows.pairs import RecordsByTransaction
 from replica_audit.rows.starts import OUTCOME_OF, BrokerStart, ReplicaStart, StartBecause, StartOutcome
 from tests.recovery.blank_rows import row

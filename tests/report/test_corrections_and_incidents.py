@@ -158,7 +158,7 @@ def test_incidents_in_the_order_of_their_times() -> None:
 
 
 def test_of_many_incidents_the_last() -> None:
-    rows = pair() | {"logged_incidents": [incident(line) for line in range(1, 16)]}
+    rows = pair() | {"logged_incidents": [incident(line) for line in range(1, 14)]}
     text = told(rows)
     assert "3 earlier incidents in the table logged_incidents" in text
     unkept = " ".join(told(rows, location="").split())

@@ -14,6 +14,7 @@ from replica_audit.notebook import charts
 from replica_audit.protocol.verdict.partition_findings import IncidentKind, PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
 from replica_audit.report.advice import remedies
+from replica_audit.report.document import Sentence
 from replica_audit.report.facts.assessment import CODES_BY_LOSS, VERDICTS_BY_LOSS
 from replica_audit.report.facts.explanation import Explained, ExplainedStep, Explanation, explain
 from replica_audit.report.facts.question import Question
@@ -21,7 +22,8 @@ from replica_audit.report.page import plain_words
 from replica_audit.report.page.page_data import rows_json
 from replica_audit.report.page.partition import section
 from replica_audit.report.page.picture import in_few_words
-from replica_audit.report.text import blocks, exchange_text, findings_text
+from replica_audit.report.sections import exchange
+from replica_audit.report.text import blocks, findings_text
 from replica_audit.report.text import plain_text as summary_text
 from replica_audit.report.text.explanation_text import render
 from replica_audit.report.text.json_report import finding_json
@@ -178,7 +180,11 @@ class TestAFindingCode:
         shown = explain(TablesInMemory(made | {"findings": [KEYS | row]}), ASKED)
         assert f"{code} (error)" in render(shown)
         page = section(page_data().report, shown, "orders-0", "")
-        told = page.offline if code is PartitionCode.OFFLINE_PARTITION else [note for note in page.notes if "so it is" in note]
+        told = (
+            page.offline
+            if code is PartitionCode.OFFLINE_PARTITION
+            else [one for one in page.told if isinstance(one, Sentence) and "so it is" in one.text]
+        )
         assert told
 
     def test_a_finding_about_the_partition_names_no_broker(self, code: PartitionCode) -> None:
@@ -186,7 +192,8 @@ class TestAFindingCode:
         shown = explain(TablesInMemory(tables() | {"findings": [KEYS | row]}), ASKED)
         assert "broker -1" not in render(shown)
         page = section(page_data().report, shown, "orders-0", "")
-        assert not [note for note in (*page.notes, *page.offline) if "-1" in note]
+        said = [one.text for one in page.told if isinstance(one, Sentence)]
+        assert not [text for text in (*said, *page.offline) if "-1" in text]
 
     def test_in_the_document(self, code: PartitionCode) -> None:
         assert f"| `{code}` |" in VERDICTS_DOC
@@ -201,7 +208,7 @@ def test_the_case_of_a_round_in_words_and_pictures(case: Case) -> None:
     """Text and page (`StepWords`), the steps of the documents, the picture, the table's description."""
     one = follower()
     assert one.applied is not None
-    words = exchange_text.StepWords(one, one.applied)
+    words = exchange.StepWords(one, one.applied)
     is_fallback = case is Case.HIGH_WATERMARK
     step = ExplainedStep(
         case=case,
@@ -219,13 +226,13 @@ def test_the_case_of_a_round_in_words_and_pictures(case: Case) -> None:
     )
     assert words.does(step)
     assert bool(words.answer(step)) != is_fallback
-    assert all(words.rule(step)) if case is not Case.UNDEFINED else case not in exchange_text.RULES, "its fallback has the rule"
+    assert all(words.rule(step)) if case is not Case.UNDEFINED else case not in exchange.RULES, "its fallback has the rule"
     asked, answer, _does = in_few_words(step)
     assert asked
     assert bool(answer) != is_fallback
     for protocol in (Protocol.KIP_101, Protocol.KIP_279):
         shown = replace(one, verdict=replace(one.verdict, protocol=str(protocol)))
-        assert list(exchange_text.asked(shown, step))
+        assert list(exchange.asked(shown, step))
     if not is_fallback:
         assert str(case) in comment(TRUNCATION_POINTS, "rounds")
 
@@ -235,7 +242,7 @@ def test_why_a_follower_falls_back_in_words(because: FallsBack) -> None:
     one = follower()
     assert one.applied is not None
     step = ExplainedStep(case=Case.HIGH_WATERMARK, log_end_offset=26, because=because, truncate_to=11, offset=11)
-    assert all(exchange_text.StepWords(one, one.applied).rule(step))
+    assert all(exchange.StepWords(one, one.applied).rule(step))
     assert str(because) in comment(TRUNCATION_POINTS, "fallback")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from replica_audit import cli
 from replica_audit.report.layout.leader_words import pair
-from replica_audit.report.text.partition_text import role_row
+from replica_audit.report.sections.partition import role_row
 from replica_audit.rows.replicas import ReplicaRole
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample"

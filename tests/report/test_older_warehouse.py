@@ -17,7 +17,7 @@ from replica_audit.protocol.exchange import replay
 from replica_audit.protocol.exchange import replay as exchange
 from replica_audit.report.facts.explanation import Explained, explain
 from replica_audit.report.facts.question import Question
-from replica_audit.report.text.exchange_text import NOT_RECORDED
+from replica_audit.report.sections.exchange import NOT_RECORDED
 from replica_audit.report.text.explanation_text import render
 from replica_audit.storage.warehouse.reader import WarehouseTables
 

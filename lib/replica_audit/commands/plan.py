@@ -114,7 +114,7 @@ def _files(run: PastRun, plan: Plan, gone: Sequence[int] | None) -> Iterator[tup
     from replica_audit.past.findings import found
     from replica_audit.past.starts import starts_of
     from replica_audit.recovery.document import render_plan
-    from replica_audit.report.text.brokers_text import broker_lines
+    from replica_audit.report.sections.brokers import broker_lines
 
     starts = [one for one in starts_of(run, plan.cluster_id) if one.broker_id not in (gone or ())]
     findings = sum(cluster == plan.cluster_id for cluster in found(run, ["cluster_id"])["cluster_id"].to_pylist())

@@ -119,7 +119,8 @@ def _triaged(given: argparse.Namespace, settings: Settings, known: Acknowledgeme
     from replica_audit.past.starts import broker_answer
     from replica_audit.past.unstored_rows import WithUnstored
     from replica_audit.report.facts import explanation, question
-    from replica_audit.report.text import brokers_text, explanation_text
+    from replica_audit.report.sections import brokers
+    from replica_audit.report.text import explanation_text
 
     inputs, every = tuple(given.input or [str(SAMPLE)]), to_all(ProgressLines(tell).take, told)
     done = triage(inputs, settings, metadata=given.cluster_metadata, acknowledged=known, tell=every, run_id=run_id)
@@ -131,7 +132,7 @@ def _triaged(given: argparse.Namespace, settings: Settings, known: Acknowledgeme
         asked = question.Question(topic=topic, partition=number, run_id=done.run_id, cluster_id=given.cluster)
         show(explanation_text.render(explanation.explain(WithUnstored(done.tables), asked), protocols=given.protocols))
     elif asked_broker is not None:
-        show(brokers_text.render(asked_broker))
+        show(brokers.render(asked_broker))
     else:
         show("\n")
         named = {"--html": given.html, "--plan": given.plan, "--salvage": given.salvage, "--what-if-leaders": settings.what_if_leaders}

@@ -14,7 +14,7 @@ from altair.utils.mimebundle import spec_to_mimebundle
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.explanation import Explained, ExplainedReplica, Explanation
 from replica_audit.report.layout.paragraphs import offsets
-from replica_audit.report.text.drawn_logs import CONFLICTS, GOES, KEPT, strokes
+from replica_audit.report.sections.drawn_logs import CONFLICTS, GOES, KEPT, strokes
 
 # Paul Tol's light scheme: told apart with any colour vision, and dark text can be read on each
 COLOURS = ("#77AADD", "#EE8866", "#EEDD88", "#44BB99", "#FFAABB", "#99DDFF", "#BBCC33", "#DDDDDD")

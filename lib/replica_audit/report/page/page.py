@@ -20,11 +20,11 @@ from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
 from replica_audit.report.facts.explanation import Explained
 from replica_audit.report.facts.run_report import Finding, PartitionPlace
 from replica_audit.report.page.page_data import PageData, for_script, rows_json
-from replica_audit.report.page.partition import Section, anchors, command, section
+from replica_audit.report.page.partition import Section, anchors, command, pieces, section
 from replica_audit.report.page.plain_words import MEANINGS, counted, headline, number, verdict_counts
+from replica_audit.report.sections.offline import elect, in_sync
 from replica_audit.report.text.blocks import broker_notes, checks, meaning
 from replica_audit.report.text.findings_text import acknowledged_lines, acknowledged_title, cut, news_lines, news_title, no_longer_lines
-from replica_audit.report.text.offline_text import elect, in_sync
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.pairs import ReplicaVerdict
 
@@ -172,6 +172,7 @@ def _environment() -> Environment:
     made.globals["hash_of"] = _hash
     made.filters |= {
         "n": number,
+        "pieces": pieces,
         "counted": counted,
         "checks": lambda cluster: tuple(checks(cluster)),
         "href": lambda anchor: f"#{quote(visible(anchor), safe='/')}",

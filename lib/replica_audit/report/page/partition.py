@@ -5,79 +5,43 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from replica_audit.program import option, program
 from replica_audit.recovery.start_text import of_transactions
-from replica_audit.report.advice.partition_remedies import (
-    abort_command,
-    about_the_tool,
-    good_copies,
-    hanging,
-    standing,
-    stops_consumers,
-    to_be_saved,
-    what_is_wrong,
-    whose,
-)
+from replica_audit.report.advice.partition_remedies import hanging
 from replica_audit.report.advice.remedies import steps
+from replica_audit.report.document import Block, Exact, Heading, Rows, Sentence
 from replica_audit.report.facts.assessment import SEVERITY_NAMES
 from replica_audit.report.facts.explanation import Explained, Explanation
 from replica_audit.report.facts.partition_facts import PartitionFacts
 from replica_audit.report.facts.run_report import Report
-from replica_audit.report.layout.leader_words import caveat, known_from, leader_name
+from replica_audit.report.layout.leader_words import caveat, known_from
 from replica_audit.report.layout.paragraphs import listed, moment, offsets
 from replica_audit.report.page.picture import NARROW, WIDE, Picture, picture, worst_first
 from replica_audit.report.page.plain_words import counted, in_short, number, who_is_right
-from replica_audit.report.text import exchange_text, explanation_text, partition_text
-from replica_audit.report.text.brokers_text import replica_start
-from replica_audit.report.text.exchange_text import DOCUMENTS, StepWords
-from replica_audit.report.text.explanation_text import described
-from replica_audit.report.text.explanation_text import facts as text_facts
-from replica_audit.report.text.offline_text import leaderless
-from replica_audit.report.text.partition_text import where
-from replica_audit.rows.codes import Case
+from replica_audit.report.sections.brokers import replica_start
+from replica_audit.report.sections.drawn_logs import drawing_blocks
+from replica_audit.report.sections.follower import SECTIONS, head_blocks, remedy_blocks
+from replica_audit.report.sections.offline import leaderless
+from replica_audit.report.sections.partition import PARTITION_SECTIONS, finding_blocks, transaction_blocks, weighed
 from replica_audit.rows.pairs import ReplicaVerdict
 
-_MOST, _MOST_COMMANDS = 5, 50
-
-
-class Hanging(NamedTuple):
-    """Transactions that nobody will end: what they are, whom they stop, what to do first, and the commands that end them."""
-
-    which: tuple[str, ...]
-    short: str
-    steps: tuple[str, ...]
-    about_the_tool: str
-    commands: tuple[str, ...]
-
-
-def hanging_of(facts: PartitionFacts) -> Hanging | None:
-    """What the page says of them; None if none is known to hang."""
-    found = hanging(facts.transactions)
-    if not found:
-        return None
-    return Hanging(
-        tuple(f"{where(one)}: {whose(one)} {standing(one)}." for one in found[:_MOST]),
-        stops_consumers(facts.transactions),
-        tuple(to_be_saved(found, facts.topic, facts.partition)),
-        about_the_tool(found),
-        tuple(" ".join(abort_command(one, facts.topic, facts.partition)) for one in found[:_MOST_COMMANDS]),
-    )
-
-
-_MOST_ROWS = 50
+_MOST = 50  # rows of a long list; the tables have all
+_BESIDES = (head_blocks, remedy_blocks, drawing_blocks)  # what a page says in its own way: in answers, and in a picture
+_ITEM = "- "
 _NUMBER = re.compile(r"[-?]|\d+(\+\d+)?|policy|same")
+_WHO_LEADS_DECIDES = ("committed_loss", "stale_tail")
 
 
 class PageTable(NamedTuple):
     """A table: what it is, its head, its rows."""
 
     caption: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
 
     @property
     def columns(self) -> list[tuple[str, bool]]:
@@ -90,43 +54,31 @@ def _is_number(cell: str) -> bool:
     return not cell or _NUMBER.fullmatch(cell) is not None
 
 
-def grids_of_partition(facts: PartitionFacts) -> Iterator[PageTable]:
-    """Groups, damage, open transactions, gaps, choices, replicas and elections, as far as there are any."""
-    hit = [impact for impact in facts.impacts if impact.affected is not False]
-    if hit:
-        more = f" (the worst {_MOST_ROWS} of {number(len(hit))})" if len(hit) > _MOST_ROWS else ""
-        rows = tuple((*partition_text.group_row(impact), impact.reason) for impact in hit[:_MOST_ROWS])
-        yield PageTable(f"Affected consumer groups{more}", (*partition_text.GROUP_HEAD, "what happens"), rows)
-    if facts.damaged:
-        rows = tuple(map(partition_text.damage_row, facts.damaged[:_MOST_ROWS]))
-        yield PageTable(partition_text.DAMAGE_TITLE, partition_text.DAMAGE_HEAD, rows)
-    if facts.transactions:
-        caption = f"{partition_text.TRANSACTION_TITLE}. {stops_consumers(facts.transactions)}"
-        yield PageTable(
-            caption, partition_text.TRANSACTION_HEAD, tuple(map(partition_text.transaction_row, facts.transactions[:_MOST_ROWS]))
-        )
-    if facts.gaps:
-        yield PageTable(partition_text.GAP_TITLE, partition_text.GAP_HEAD, tuple(map(partition_text.gap_row, facts.gaps[:_MOST_ROWS])))
-    if facts.choices:
-        yield PageTable(
-            "Each replica as the leader, smallest loss first",
-            partition_text.CHOICE_HEAD,
-            tuple(map(partition_text.choice_row, facts.choices)),
-        )
-    if facts.roles:
-        yield PageTable("The replicas", partition_text.ROLE_HEAD, tuple(map(partition_text.role_row, facts.roles)))
-    if facts.elections:
-        yield PageTable("Elections in the metadata log", partition_text.ELECTION_HEAD, tuple(partition_text.election_rows(facts.elections)))
-
-
-_MOST_ERRORS = 5
-_UNCLEAN = "unclean"
-_WHO_LEADS_DECIDES = ("committed_loss", "stale_tail")
+def pieces(blocks: Iterable[Block]) -> Iterator[tuple[str, object]]:
+    """Blocks as the template shows them: a `heading`, `items` of one list, a `sentence`, a `table` or `exact` lines."""
+    title, items = "", list[Sentence]()
+    for block in (*blocks, None):
+        if isinstance(block, Sentence) and block.label == _ITEM:
+            items.append(block)
+            continue
+        if items:
+            yield "items", items
+            items = []
+        match block:
+            case Heading():
+                title = block.text
+                yield "heading", title
+            case Sentence():
+                yield "sentence", block
+            case Rows() if block.cells:
+                yield "table", PageTable(title, block.head, block.cells)
+            case Exact():
+                yield "exact", block.lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follower:
-    """One follower with a finding: sentences, facts by name, steps, and tables."""
+    """One follower with a finding: sentences, facts by name, steps, and what `explain` says of it."""
 
     broker_id: int
     verdict: str
@@ -137,10 +89,7 @@ class Follower:
     caveat: str
     facts: tuple[tuple[str, str], ...]
     remedies: tuple[str, ...]
-    grids: tuple[PageTable, ...]
-    ending: tuple[str, ...]
-    evidence: tuple[str, ...]
-    errors: tuple[str, ...]
+    told: tuple[Block, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +97,7 @@ class Section:
     """A partition of a page.
 
     `offline` says that nobody leads it, and what each choice loses; empty where somebody does. `others` are followers without a finding;
+    `hanging`: transactions that nobody will end.
     `command` explains the partition in the terminal. `starts`: what happens to its replicas when their brokers start.
     """
 
@@ -157,12 +107,11 @@ class Section:
     severity: str
     starts: tuple[str, ...]
     offline: tuple[str, ...]
-    hanging: Hanging | None
+    hanging: tuple[Block, ...]
     followers: tuple[Follower, ...]
     others: tuple[str, ...]
     pictures: tuple[Picture, ...]
-    grids: tuple[PageTable, ...]
-    notes: tuple[str, ...]
+    told: tuple[Block, ...]
     command: str
 
 
@@ -181,6 +130,8 @@ def section(report: Report, explained: Explained, anchor: str, cluster: str) -> 
     facts = explained.partition
     ranked = worst_first(explained.followers)
     bad = [one for one in ranked if one.verdict.severity != "none"]
+    hangs = bool(hanging(facts.transactions))
+    about = [one for one in PARTITION_SECTIONS if not (hangs and one is transaction_blocks)]
     drawn = [made for paper in (WIDE, NARROW) if (made := picture(explained, paper)) is not None]
     return Section(
         anchor=anchor,
@@ -189,12 +140,11 @@ def section(report: Report, explained: Explained, anchor: str, cluster: str) -> 
         severity=_severity([one.verdict.severity for one in bad] + [one.severity for one in facts.findings]),
         starts=tuple(f"Broker {one.broker_id}: {replica_start(one)}." for one in explained.starts),
         offline=tuple(_offline(facts)),
-        hanging=hanging_of(facts),
-        followers=tuple(_follower(one, partition_text.weighed(facts)) for one in bad),
+        hanging=tuple(transaction_blocks(facts, _MOST)) if hangs else (),
+        followers=tuple(_follower(one, weighed(facts)) for one in bad),
         others=tuple(f"Broker {one.verdict.follower_id}: {one.verdict.verdict}." for one in ranked if one.verdict.severity == "none"),
         pictures=tuple(drawn),
-        grids=tuple(grids_of_partition(facts)),
-        notes=tuple(_notes(explained)),
+        told=_told([finding_blocks(facts), *(one(facts, _MOST) for one in about)]),
         command=command(report, facts.run.cluster_id, facts.topic, facts.partition),
     )
 
@@ -207,9 +157,6 @@ def _follower(one: Explanation, weighed: str | None) -> Follower:
     verdict = one.verdict
     first, *others = steps(one)
     cost = (weighed,) if weighed and verdict.verdict in _WHO_LEADS_DECIDES else ()
-    ending: list[str] = []
-    if one.applied is not None and one.outcome is not None:
-        ending = list(StepWords(one, one.applied).ending())
     return Follower(
         broker_id=verdict.follower_id,
         verdict=verdict.verdict,
@@ -220,15 +167,8 @@ def _follower(one: Explanation, weighed: str | None) -> Follower:
         caveat=caveat(verdict),
         facts=tuple(_facts(one)),
         remedies=(first, *cost, *others),
-        grids=tuple(_grids(one)),
-        ending=tuple(ending),
-        evidence=tuple(_evidence(one)),
-        errors=tuple(f"{e.path}{_at(e.line, e.byte_offset)}: {e.detail}. Remedy: {e.remedy}" for e in one.input_errors[:_MOST_ERRORS]),
+        told=_told(said(one) for said in SECTIONS if said not in _BESIDES),
     )
-
-
-def _at(line: int | None, byte_offset: int | None) -> str:
-    return f":{line}" if line is not None else "" if byte_offset is None else f" at byte {byte_offset}"
 
 
 def _facts(one: Explanation) -> Iterator[tuple[str, str]]:
@@ -272,43 +212,6 @@ def _removed(verdict: ReplicaVerdict) -> Iterator[tuple[str, str]]:
         yield "Committed and lost", "not known"
 
 
-def _grids(one: Explanation) -> Iterator[PageTable]:
-    if one.applied is not None and one.outcome is not None and one.outcome.steps:
-        words = StepWords(one, one.applied)
-        rows = tuple(
-            (
-                "fallback" if step.number is None else str(step.number),
-                "" if step.number is None else words.asks(step),
-                "" if step.number is None else words.answer(step),
-                words.does(step),
-                " (".join(words.rule(step)) + ")" if step.case is not Case.UNDEFINED else "",
-            )
-            for step in one.outcome.steps
-        )
-        head = ("round", f"follower {one.verdict.follower_id}", f"{leader_name(one.verdict)} answers", "the follower", "rule (source)")
-        yield PageTable(f"The exchange. {DOCUMENTS.get(one.verdict.protocol, one.verdict.protocol)}", head, rows)
-    found = one.verdict.mismatch
-    if found is not None:
-        caption = f"{explanation_text.MISMATCH_TITLE}. {' '.join(explanation_text.mismatch_sentences(found))}"
-        yield PageTable(caption, explanation_text.mismatch_head(one), tuple(explanation_text.mismatch_rows(found)))
-    rules = exchange_text.rule_rows(one)
-    if rules:
-        marks = {">": "applies", "x": "rejected by KIP-279"}
-        named = tuple((row[1], marks.get(row[0], ""), *row[2:]) for row in rules)
-        yield PageTable("Under each rule", ("rule", "", *exchange_text.RULE_HEAD[2:]), named)
-
-
-def _evidence(one: Explanation) -> Iterator[str]:
-    leader = leader_name(one.verdict) if one.leader.broker_id >= 0 else "leader"
-    for name, side in ((leader, one.leader), (f"follower {one.follower.broker_id}", one.follower)):
-        yield f"{name}: {described(one, side)}"
-    yield from text_facts(one.verdict)
-    if one.folder:
-        yield f"all below {one.folder}"
-    if one.cut_short:
-        yield f"some rows were not read of: {', '.join(one.cut_short)}"
-
-
 def _offline(facts: PartitionFacts) -> Iterator[str]:
     """That nobody leads the partition, and what electing each replica loses; nothing where somebody leads."""
     if facts.offline is not None:
@@ -317,22 +220,8 @@ def _offline(facts: PartitionFacts) -> Iterator[str]:
         yield from others
 
 
-def _notes(explained: Explained) -> Iterator[str]:
-    facts = explained.partition
-    for one in facts.findings:
-        if one is not facts.offline:
-            whose = f", broker {one.broker_id}" if one.broker_id >= 0 else ""
-            yield f"{one.code.replace('_', ' ').capitalize()}{whose}: {one.summary}."
-    for role in facts.roles:
-        if role.isr_objection:
-            yield f"Broker {role.broker_id} should not be in the ISR: {role.isr_objection}."
-    for one_batch in facts.damaged[:_MOST_ERRORS]:
-        yield f"Damaged: {what_is_wrong(one_batch)}; {good_copies(one_batch)}."
-    unclean = sum(election.election == _UNCLEAN for election in facts.elections)
-    if unclean:
-        yield f"{counted(unclean, 'unclean election')} in the metadata log."
-    for future in facts.futures:
-        yield f"Broker {future.broker_id} moves the replica to {future.future_log_dir}: {future.verdict}, {future.reason}."
+def _told(sections: Iterable[Iterator[Block]]) -> tuple[Block, ...]:
+    return tuple(block for section in sections for block in section)
 
 
 def anchors(names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:

@@ -17,7 +17,7 @@ from replica_audit.report.facts.explanation import Explained, ExplainedReplica, 
 from replica_audit.report.layout.drawing import Axis, Need, Stroke, axis, tick_places
 from replica_audit.report.layout.leader_words import has_no_leader, is_inferred, nobody
 from replica_audit.report.layout.paragraphs import epoch, offsets
-from replica_audit.report.text.drawn_logs import CONFLICTS, GOES, KEPT, strokes
+from replica_audit.report.sections.drawn_logs import CONFLICTS, GOES, KEPT, strokes
 from replica_audit.rows.codes import Case
 from replica_audit.rows.history import ConsumerImpact
 from replica_audit.rows.pairs import TruncationPoint

@@ -19,10 +19,10 @@ from replica_audit.report.facts.assessment import SEVERITY_NAMES
 from replica_audit.report.facts.run_report import Cluster, Finding, OldestCapture, ProblemKind, Report
 from replica_audit.report.layout.leader_words import PAIR_WITHOUT_LEADER, pair
 from replica_audit.report.layout.paragraphs import CommandLine
+from replica_audit.report.sections.brokers import broker_items
+from replica_audit.report.sections.offline import elections, in_sync
 from replica_audit.report.text import findings_text
-from replica_audit.report.text.brokers_text import broker_items
 from replica_audit.report.text.findings_text import cell, committed_part, cut, loses
-from replica_audit.report.text.offline_text import elections, in_sync
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.starts import BrokerStart, StartOutcome
 from replica_audit.rows.what_if import WhatIfLeader

@@ -1,4 +1,4 @@
-"""The partition as a whole as text, after its followers. A section is a function of the facts; one without lines is left out."""
+"""What is said of a partition as a whole: a section is a function of the facts, and of how much of a long list it shows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from replica_audit.protocol.transactions.open_transactions import GapDoubt
 from replica_audit.report.advice.partition_remedies import (
     abort_command,
     about_the_tool,
-    affected,
     coordinator,
     elsewhere,
     finding_step,
@@ -22,104 +21,58 @@ from replica_audit.report.advice.partition_remedies import (
     what_is_wrong,
     whose,
 )
+from replica_audit.report.document import Block, Exact, Heading, Rows, Sentence
 from replica_audit.report.facts.partition_facts import PARTITION_TABLES, PartitionFacts
-from replica_audit.report.layout.paragraphs import fitted, listed, offsets, paragraph, whole_in
-from replica_audit.report.text.offline_text import leaderless
+from replica_audit.report.layout.paragraphs import listed, offsets, whole_in
+from replica_audit.report.sections.offline import leaderless
 from replica_audit.rows.history import ConsumerImpact, LeaderEpoch
-from replica_audit.rows.records import DamagedBatch, MissingSequences, TransactionFacts
+from replica_audit.rows.records import MissingSequences, TransactionFacts
 from replica_audit.rows.replicas import FutureReplica, ReplicaRole
 from replica_audit.rows.what_if import WhatIfLeader
 from replica_audit.words import count
 
 DAMAGE_TITLE = "Damaged batches"
-DAMAGE_HEAD = ("broker", "offsets", "damage", "byte", "stored CRC", "computed", "good copies", "recovery")
-_MOST_DAMAGES = 10
 
 
-def damage_lines(facts: PartitionFacts) -> Iterator[str]:
+def damage_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
     """Every damaged batch: what is wrong with it, and what the other copies prove."""
     if not facts.damaged:
         return
-    yield DAMAGE_TITLE
-    for one in facts.damaged[:_MOST_DAMAGES]:
+    yield Heading(DAMAGE_TITLE)
+    for one in facts.damaged[:most]:
         cut = " The broker cuts it off when it starts." if one.cut_by_recovery else ""
         told = good_copies(one)
-        yield from paragraph(f"{what_is_wrong(one)}. {told[:1].upper()}{told[1:]}.{cut}", first="- ")
-    if len(facts.damaged) > _MOST_DAMAGES:
-        yield from paragraph(f"and {len(facts.damaged) - _MOST_DAMAGES} more {whole_in('the table damaged_batches', facts.warehouse)}")
-
-
-def damage_row(one: DamagedBatch) -> tuple[str, ...]:
-    """The cells below DAMAGE_HEAD."""
-    crcs = ("-" if crc is None else f"{crc:08x}" for crc in (one.stored_crc, one.computed_crc))
-    source = f" from {one.recover_from_id}" if one.recover_from_id is not None else ""
-    return (
-        str(one.broker_id),
-        affected(one).removeprefix("offsets ").removeprefix("offset "),
-        f"{one.damage}{', cut by recovery' if one.cut_by_recovery else ''}",
-        "-" if one.byte_offset is None else str(one.byte_offset),
-        *crcs,
-        listed(one.good_broker_ids) or "none",
-        f"{one.recovery.replace('_', ' ')}{source}",
-    )
+        yield Sentence(f"{what_is_wrong(one)}. {told[:1].upper()}{told[1:]}.{cut}", label="- ")
+    if len(facts.damaged) > most:
+        yield Sentence(f"and {len(facts.damaged) - most} more {whole_in('the table damaged_batches', facts.warehouse)}")
 
 
 TRANSACTION_TITLE = "Open transactions"
-TRANSACTION_HEAD = ("offsets", "whose", "since", "state", "coordinator", "on other replicas")
-_MOST_TRANSACTIONS, _COMMAND_WIDTH = 10, 66
 
 
-def transaction_lines(facts: PartitionFacts) -> Iterator[str]:
+def transaction_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
     """Those that hang first; the commands stand on lines of their own, to be copied."""
     if not facts.transactions:
         return
-    yield TRANSACTION_TITLE
-    yield from paragraph(stops_consumers(facts.transactions))
+    yield Heading(TRANSACTION_TITLE)
+    yield Sentence(stops_consumers(facts.transactions))
     found = hanging(facts.transactions)
-    shown = [*found, *(one for one in facts.transactions if not one.hangs_because)][:_MOST_TRANSACTIONS]
+    shown = [*found, *(one for one in facts.transactions if not one.hangs_because)][:most]
     for one in shown:
         begun = f", {open_since(one)}" if open_since(one) else ""
-        yield from paragraph(f"{where(one)}: {whose(one)}{begun}. It {standing(one)}.", first="- ")
+        yield Sentence(f"{where(one)}: {whose(one)}{begun}. It {standing(one)}.", label="- ")
         about = f"{coordinator(one)}; {'; '.join(elsewhere(one)) or 'no other replica shows it'}"
-        yield from paragraph(f"{about[:1].upper()}{about[1:]}.", 4)
-    if len(facts.transactions) > _MOST_TRANSACTIONS:
-        left = count(len(facts.transactions) - _MOST_TRANSACTIONS, "more transaction")
-        yield from paragraph(f"{left} {whole_in('the table open_transactions', facts.warehouse)}")
+        yield Sentence(f"{about[:1].upper()}{about[1:]}.", indent=4)
+    if len(facts.transactions) > most:
+        left = count(len(facts.transactions) - most, "more transaction")
+        yield Sentence(f"{left} {whole_in('the table open_transactions', facts.warehouse)}")
     for step in to_be_saved(found, facts.topic, facts.partition):
-        yield from paragraph(step)
+        yield Sentence(step)
     if found:
-        yield from paragraph(f"To end {'it' if len(found) == 1 else 'those that hang'}:")
-    for one in found[:_MOST_TRANSACTIONS]:
-        tool, what = abort_command(one, facts.topic, facts.partition)
-        yield f"    {tool} \\"
-        yield from (f"      {part}" for part in _in_lines(what))
+        yield Sentence(f"To end {'it' if len(found) == 1 else 'those that hang'}:")
+        yield Exact([" ".join(abort_command(one, facts.topic, facts.partition)) for one in found[:most]])
     if found and about_the_tool(found):
-        yield from paragraph(about_the_tool(found))
-
-
-def _in_lines(arguments: str) -> list[str]:
-    """The arguments of a command as lines that a shell takes for one."""
-    first, *others = arguments.split(" --")
-    lines = [first]
-    for argument in others:
-        if len(lines[-1]) + len(argument) > _COMMAND_WIDTH:
-            lines[-1] += " \\"
-            lines.append(f"--{argument}")
-        else:
-            lines[-1] += f" --{argument}"
-    return lines
-
-
-def transaction_row(one: TransactionFacts) -> tuple[str, ...]:
-    """The cells below TRANSACTION_HEAD."""
-    return (
-        where(one).removeprefix("Offsets ").removeprefix("Offset "),
-        whose(one),
-        open_since(one).removeprefix("since "),
-        standing(one),
-        coordinator(one),
-        "; ".join(elsewhere(one)) or "none shows it",
-    )
+        yield Sentence(about_the_tool(found))
 
 
 def where(one: TransactionFacts) -> str:
@@ -138,21 +91,21 @@ _STANDINGS = {
 }
 
 
-def role_lines(facts: PartitionFacts) -> Iterator[str]:
+def role_blocks(facts: PartitionFacts, _most: int) -> Iterator[Block]:
     """One row for each replica, then what speaks against members of the ISR."""
     if not facts.roles:
         return
     leader, number = facts.roles[0].leader_id, facts.roles[0].leader_epoch
     leads = "nobody leads" if leader < 0 else f"broker {leader} leads"
-    yield f"The replicas ({leads}{f' in epoch {number}' if number >= 0 else ''})"
-    yield from fitted(ROLE_HEAD, [role_row(role) for role in facts.roles])
+    yield Heading(f"The replicas ({leads}{f' in epoch {number}' if number >= 0 else ''})")
+    yield Rows(ROLE_HEAD, [role_row(role) for role in facts.roles])
     used = {role.standing for role in facts.roles}
     meanings = [f"{name}: {_STANDINGS[name]}" for name in _STANDINGS if name in used]
     if meanings:
-        yield from paragraph("; ".join(meanings))
+        yield Sentence("; ".join(meanings))
     for role in facts.roles:
         if role.isr_objection:
-            yield from paragraph(f"Broker {role.broker_id} should not be in the ISR: {role.isr_objection}")
+            yield Sentence(f"Broker {role.broker_id} should not be in the ISR: {role.isr_objection}")
 
 
 def role_row(role: ReplicaRole) -> tuple[str, ...]:
@@ -171,15 +124,15 @@ def role_row(role: ReplicaRole) -> tuple[str, ...]:
     )
 
 
-def future_lines(facts: PartitionFacts) -> Iterator[str]:
+def future_blocks(facts: PartitionFacts, _most: int) -> Iterator[Block]:
     """Each move between log directories: from where to where, how far it is, and what truncation does to it."""
     if not facts.futures:
         return
-    yield "Moves between log directories (the broker's current replica leads)"
+    yield Heading("Moves between log directories (the broker's current replica leads)")
     for future in facts.futures:
         origin = "a log directory that is not in the input" if future.log_dir is None else future.log_dir
         said = f"{future.directory}, from {origin} to {future.future_log_dir}: {future.verdict} ({future.severity}): {future.reason}"
-        yield from paragraph("; ".join([said, *_progress(future)]), first=f"broker {future.broker_id}: ")
+        yield Sentence("; ".join([said, *_progress(future)]), label=f"broker {future.broker_id}: ")
 
 
 def _progress(future: FutureReplica) -> Iterator[str]:
@@ -199,16 +152,16 @@ _MOST_ELECTIONS = 16
 _FIRST, _LAST, _LAST_UNCLEAN = 3, 7, 5
 
 
-def election_lines(facts: PartitionFacts) -> Iterator[str]:
+def election_blocks(facts: PartitionFacts, _most: int) -> Iterator[Block]:
     """One row for each election; of a long history the beginning, the end, and the last unclean ones."""
     elections = facts.elections
     if not elections:
         return
-    yield "Elections in the metadata log"
-    yield from fitted(ELECTION_HEAD, election_rows(elections))
+    yield Heading("Elections in the metadata log")
+    yield Rows(ELECTION_HEAD, election_rows(elections))
     unclean = sum(election.election == _UNCLEAN for election in elections)
     if unclean:
-        yield from paragraph(
+        yield Sentence(
             f"{count(unclean, 'unclean election')}. Lost in it: offsets of earlier epochs that a replica still holds and the elected one "
             "did not hold; what nobody holds any more is not counted."
         )
@@ -264,40 +217,27 @@ def _shown_elections(elections: Sequence[LeaderEpoch]) -> set[int]:
     return {*places[:_FIRST], *places[-_LAST:], *unclean[-_LAST_UNCLEAN:]}
 
 
-_MOST_INCIDENTS = 12
 _AFTERWARDS = (
     "Committed records that a truncation removed are gone from that replica: look for them in earlier copies and in what "
     "consumers have processed. Groups whose committed offset is above the truncation offset resume at other records."
 )
 
 
-def incident_lines(facts: PartitionFacts) -> Iterator[str]:
+def incident_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
     """One item for each incident, the last ones of many."""
     if not facts.incidents:
         return
-    yield "According to the brokers' server.log"
-    left_out = len(facts.incidents) - _MOST_INCIDENTS
+    yield Heading("According to the brokers' server.log")
+    left_out = len(facts.incidents) - most
     if left_out > 0:
-        yield from paragraph(f"{count(left_out, 'earlier incident')} {whole_in('the table logged_incidents', facts.warehouse)}")
-    for incident in facts.incidents[-_MOST_INCIDENTS:]:
-        yield from paragraph(f"{incident.summary}.", first="- ")
+        yield Sentence(f"{count(left_out, 'earlier incident')} {whole_in('the table logged_incidents', facts.warehouse)}")
+    for incident in facts.incidents[-most:]:
+        yield Sentence(f"{incident.summary}.", label="- ")
     if any(incident.kind == "removed_below_high_watermark" for incident in facts.incidents):
-        yield from paragraph(_AFTERWARDS)
+        yield Sentence(_AFTERWARDS)
 
 
 GAP_TITLE = "Records missing from producers' sequences"
-GAP_HEAD = (
-    "records",
-    "producer",
-    "epoch",
-    "sequence\nbefore",
-    "sequence\nbehind",
-    "offset\nbefore",
-    "offset\nbehind",
-    "written (UTC)",
-    "lost",
-)
-_MOST_GAPS = 12
 _WHY_NOT: dict[str, str] = {
     GapDoubt.FIRST_IN_LOG: "not certain: the producer has no earlier batch here, and its first ones may have been refused",
     GapDoubt.DAMAGED_BATCHES: "not certain: they may be in batches that do not match their CRC",
@@ -311,29 +251,18 @@ _AGAIN = (
 )
 
 
-def gap_lines(facts: PartitionFacts) -> Iterator[str]:
+def gap_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
     """One item for each gap, those that are certain first."""
     if not facts.gaps:
         return
-    yield GAP_TITLE
-    for gap in facts.gaps[:_MOST_GAPS]:
-        yield from paragraph(f"{_place(gap)}: {_certainty(gap)}.", first="- ")
-    left_out = len(facts.gaps) - _MOST_GAPS
+    yield Heading(GAP_TITLE)
+    for gap in facts.gaps[:most]:
+        yield Sentence(f"{_place(gap)}: {_certainty(gap)}.", label="- ")
+    left_out = len(facts.gaps) - most
     if left_out > 0:
-        yield from paragraph(f"{count(left_out, 'more gap')} {whole_in('the table sequence_gaps', facts.warehouse)}")
+        yield Sentence(f"{count(left_out, 'more gap')} {whole_in('the table sequence_gaps', facts.warehouse)}")
     if any(gap.is_certain for gap in facts.gaps):
-        yield from paragraph(_AGAIN)
-
-
-def gap_row(gap: MissingSequences) -> tuple[str, ...]:
-    """The cells below GAP_HEAD."""
-    numbers = (gap.missing_records, gap.producer_id, gap.producer_epoch, gap.sequence_before, gap.sequence_after)
-    places = (gap.last_offset_before, gap.first_offset_after)
-    return (
-        *("-" if number is None else str(number) for number in (*numbers, *places)),
-        _written(gap, "{} to {}") or "-",
-        _certainty(gap),
-    )
+        yield Sentence(_AGAIN)
 
 
 def _place(gap: MissingSequences) -> str:
@@ -358,12 +287,11 @@ def _certainty(gap: MissingSequences) -> str:
     return "certain, and no replica has them" if gap.doubt is None else _WHY_NOT.get(gap.doubt, gap.doubt)
 
 
-_MOST_GROUPS = 8
 GROUP_HEAD = ("group", "offset", "epoch", "result", "resumes\nat", "gone", "reread", "missed", "nearest")
 _UNKNOWN = "unknown"
 
 
-def group_lines(facts: PartitionFacts) -> Iterator[str]:
+def group_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
     """How many groups are affected, a row for each of the worst, and why."""
     if not facts.impacts:
         return
@@ -371,17 +299,17 @@ def group_lines(facts: PartitionFacts) -> Iterator[str]:
     untold = [impact for impact in facts.impacts if impact.affected is None]
     spared = len(facts.impacts) - len(hit) - len(untold)
     counts = ((len(hit), "affected"), (len(untold), "unknown"), (spared, "not affected"))
-    yield "Consumer groups"
+    yield Heading("Consumer groups")
     said = ", ".join(f"{number} {what}" for number, what in counts if number)
-    yield from paragraph(f"{count(len(facts.impacts), 'group')} with a committed offset: {said}.")
-    shown = [*hit, *untold][:_MOST_GROUPS]
+    yield Sentence(f"{count(len(facts.impacts), 'group')} with a committed offset: {said}.")
+    shown = [*hit, *untold][:most]
     if not shown:
         return
-    yield from fitted(GROUP_HEAD, [group_row(impact) for impact in shown])
+    yield Rows(GROUP_HEAD, [group_row(impact) for impact in shown])
     left_out = len(hit) + len(untold) - len(shown)
     if left_out:
-        yield from paragraph(f"and {left_out} more {whole_in('the table consumer_impacts', facts.warehouse)}")
-    yield from paragraph(
+        yield Sentence(f"and {left_out} more {whole_in('the table consumer_impacts', facts.warehouse)}")
+    yield Sentence(
         "Offset, epoch: as committed. Gone: consumed offsets whose records no longer exist. Reread, missed: offsets of the leader's log "
         "that the group reads again, never reads. Policy: auto.offset.reset decides; reread is then with earliest, missed with latest. "
         "Nearest: where seekToNearest of KIP-320's draft would have moved it; same: to the same place."
@@ -390,7 +318,7 @@ def group_lines(facts: PartitionFacts) -> Iterator[str]:
     for impact in shown:
         reasons.setdefault(impact.reason, []).append(impact.group_id)
     for reason, groups in reasons.items():
-        yield from paragraph(f"{listed(groups)}: {reason}", first="- ")
+        yield Sentence(f"{listed(groups)}: {reason}", label="- ")
 
 
 def group_row(impact: ConsumerImpact) -> tuple[str, ...]:
@@ -413,15 +341,15 @@ CHOICE_HEAD = ("rank", "broker", "now", "last\nepoch", "log\nend", "lost\nbytes"
 _NOTHING = "nothing is lost"
 
 
-def choice_lines(facts: PartitionFacts) -> Iterator[str]:
+def choice_blocks(facts: PartitionFacts, _most: int) -> Iterator[Block]:
     """One row for each replica; those that cannot lead come last, without a rank."""
     if not facts.choices:
         return
-    yield "Each replica as the leader, smallest loss first"
+    yield Heading("Each replica as the leader, smallest loss first")
     if all(choice.rank is not None and choice.reason == _NOTHING for choice in facts.choices):
-        yield from paragraph("Nothing is lost, whichever leads.")
+        yield Sentence("Nothing is lost, whichever leads.")
         return
-    yield from fitted(CHOICE_HEAD, [choice_row(choice) for choice in facts.choices])
+    yield Rows(CHOICE_HEAD, [choice_row(choice) for choice in facts.choices])
 
 
 def weighed(facts: PartitionFacts) -> str | None:
@@ -453,54 +381,57 @@ def _followers(choice: WhatIfLeader) -> str:
     return ", ".join(f"{number} {what}" for number, what in done if number) or "none cut"
 
 
-Section = Callable[[PartitionFacts], Iterator[str]]
+Section = Callable[[PartitionFacts, int], Iterator[Block]]
 
 
-def partition_head(facts: PartitionFacts) -> Iterator[str]:
+def partition_head(facts: PartitionFacts) -> Iterator[Block]:
     """Whose facts they are; more than the name only where no follower told it before."""
-    yield from paragraph(f"{facts.name}: the partition", 0)
+    yield Sentence(f"{facts.name}: the partition", indent=0)
     if facts.alone is None:
         return
     # the metadata names every replica; the input alone may lack some
     why = f"only broker {facts.roles[0].broker_id} has a replica" if len(facts.roles) == 1 else facts.alone
-    yield from paragraph(f"There is no follower to explain: {why}.")
-    yield from paragraph(facts.run.cluster_id, first="cluster   ")
-    yield from paragraph(f"{facts.run.run_id} of {facts.run.run_date}", first="run       ")
+    yield Sentence(f"There is no follower to explain: {why}.")
+    yield Sentence(facts.run.cluster_id, label="cluster   ")
+    yield Sentence(f"{facts.run.run_id} of {facts.run.run_date}", label="run       ")
     if facts.folder:
-        yield from paragraph(facts.folder, first="below     ")
+        yield Sentence(facts.folder, label="below     ")
     if facts.warehouse:
-        yield from paragraph(facts.warehouse, first="tables in ")
+        yield Sentence(facts.warehouse, label="tables in ")
 
 
-def finding_lines(facts: PartitionFacts) -> Iterator[str]:
-    """What was found of the partition besides its followers' verdicts: first that nobody leads it, and what each choice loses."""
+def leaderless_blocks(facts: PartitionFacts) -> Iterator[Block]:
+    """That nobody leads the partition, and what each choice loses; nothing where somebody leads."""
+    if facts.offline is not None:
+        yield Heading(f"Nobody leads {facts.name}: {facts.offline.code} ({facts.offline.severity})")
+        yield from map(Sentence, leaderless(facts.offline, facts.choices))
+
+
+def finding_blocks(facts: PartitionFacts) -> Iterator[Block]:
+    """What else was found of the partition besides its followers' verdicts."""
     for one in facts.findings:
         if one is not facts.offline:
             whose = f" of broker {one.broker_id}" if one.broker_id >= 0 else ""
-            yield from paragraph(f"{one.code} ({one.severity}){whose}: {one.summary}")
+            yield Sentence(f"{one.code} ({one.severity}){whose}: {one.summary}")
             if step := finding_step(one.code):
-                yield from paragraph(f"What to do: {step}")
-            continue
-        yield f"Nobody leads {facts.name}: {one.code} ({one.severity})"
-        for line in leaderless(one, facts.choices):
-            yield from paragraph(line)
+                yield Sentence(f"What to do: {step}")
 
 
-def _limits(facts: PartitionFacts) -> Iterator[str]:
+def _limits(facts: PartitionFacts, _most: int) -> Iterator[Block]:
     short = [name for name in facts.cut_short if name in PARTITION_TABLES or facts.alone is not None]
     if short:
-        yield from paragraph(f"Some rows of these tables were not read: {', '.join(short)}. This explanation may be incomplete.", 0)
+        yield Sentence(f"Some rows of these tables were not read: {', '.join(short)}. This explanation may be incomplete.", indent=0)
 
 
 PARTITION_SECTIONS: tuple[Section, ...] = (
-    damage_lines,
-    transaction_lines,
-    role_lines,
-    election_lines,
-    incident_lines,
-    gap_lines,
-    group_lines,
-    choice_lines,
-    future_lines,
+    damage_blocks,
+    transaction_blocks,
+    role_blocks,
+    election_blocks,
+    incident_blocks,
+    gap_blocks,
+    group_blocks,
+    choice_blocks,
+    future_blocks,
     _limits,
 )

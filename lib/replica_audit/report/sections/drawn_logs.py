@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from replica_audit.protocol.epochs.lineage import History
+from replica_audit.report.document import Block, Exact, Heading, Sentence
 from replica_audit.report.facts.explanation import ExplainedReplica, Explanation
 from replica_audit.report.layout.drawing import HIDDEN, SHORTENED, Bar, Mark, Stroke, draw
 from replica_audit.report.layout.leader_words import is_inferred, nobody
-from replica_audit.report.layout.paragraphs import paragraph
 from replica_audit.rows.pairs import DifferingOffsets
 
 KEPT, CONFLICTS, GOES = "-", "!", "x"
@@ -25,7 +25,7 @@ _LETTERS = {
 _FILLS = {GOES: "truncated", CONFLICTS: "stays, and conflicts", SHORTENED: "drawn shorter", HIDDEN: "left out: as many epochs"}
 
 
-def drawing_lines(explanation: Explanation) -> Iterator[str]:
+def drawing_blocks(explanation: Explanation) -> Iterator[Block]:
     """The leader, the follower, and, where anything goes or stays wrong, the follower as it will be; with a legend of what is used."""
     verdict, point, outcome = explanation.verdict, explanation.applied, explanation.outcome
     leader = f"{'broker' if is_inferred(verdict) else 'leader'} {verdict.leader_id}" if verdict.leader_id >= 0 else nobody(verdict)
@@ -40,8 +40,8 @@ def drawing_lines(explanation: Explanation) -> Iterator[str]:
             bars.append(Bar(name=f"follower {verdict.follower_id} then", strokes=then, note="(empty)"))
     focus = [offset for offset in (verdict.divergence_offset, verdict.truncation_offset, verdict.restart_offset) if offset is not None]
     drawing = draw(bars, focus)
-    yield "The logs"
-    yield from drawing.lines
+    yield Heading("The logs")
+    yield Exact(drawing.lines, indent=0)
     used = {mark.letter for bar in bars for mark in bar.marks}
     fills = {stroke.fill for bar in bars for stroke in bar.strokes} | drawing.symbols
     legend = [f"{letter} {meaning}" for letter, meaning in _LETTERS.items() if letter in used]
@@ -53,10 +53,10 @@ def drawing_lines(explanation: Explanation) -> Iterator[str]:
         is_unread = any(side.log is not None and side.log.unreadable_reason for side in (explanation.leader, explanation.follower))
         legend.append("blank no batches, or not read" if is_unread else "blank no batches")
     if legend:
-        yield from paragraph(", ".join(legend))
+        yield Sentence(", ".join(legend))
     for side in (explanation.leader, explanation.follower):
         if side.by_table:
-            yield from paragraph(f"Broker {side.broker_id} is drawn from its epoch table: which batches belong to its log is unknown.")
+            yield Sentence(f"Broker {side.broker_id} is drawn from its epoch table: which batches belong to its log is unknown.")
 
 
 def _bar(name: str, side: ExplainedReplica, marks: Sequence[Mark]) -> Bar:

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from replica_audit.protocol.epochs.epoch_table import EpochEntry
+from replica_audit.report.document import Block, Heading, Rows, Sentence
 from replica_audit.report.facts.explanation import ExplainedStep, Explanation, LogState
 from replica_audit.report.layout.leader_words import leader_name
-from replica_audit.report.layout.paragraphs import epoch, fitted, listed, paragraph
+from replica_audit.report.layout.paragraphs import epoch, listed
 from replica_audit.rows.codes import Case, FallsBack, OutOfRange, Protocol
 from replica_audit.rows.pairs import RefusedFetch, TruncationPoint
 from replica_audit.rows.replicas import EpochStartOffset
@@ -43,21 +44,21 @@ RULES = {
 }
 
 
-def exchange_lines(explanation: Explanation) -> Iterator[str]:
+def exchange_blocks(explanation: Explanation) -> Iterator[Block]:
     """The exchange under the protocol that applies."""
     point, outcome = explanation.applied, explanation.outcome
     document = DOCUMENTS.get(explanation.verdict.protocol)
-    yield f"The exchange ({document or explanation.verdict.protocol})"
+    yield Heading(f"The exchange ({document or explanation.verdict.protocol})")
     if point is None or outcome is None:
-        yield from paragraph("None: an exchange needs two readable logs.")
+        yield Sentence("None: an exchange needs two readable logs.")
         return
     if not point.is_recorded:
-        yield from paragraph(NOT_RECORDED)
+        yield Sentence(NOT_RECORDED)
         return
     words = StepWords(explanation, point)
     for step in outcome.steps:
         yield from words.step(step)
-    yield from words.end()
+    yield from map(Sentence, words.ending())
 
 
 class StepWords:
@@ -72,15 +73,15 @@ class StepWords:
         self.stuck = explanation.verdict.stuck
         self.cut = point.truncation_offset is not None or point.restart_offset is not None
 
-    def step(self, step: ExplainedStep) -> Iterator[str]:
-        """A step, in lines."""
+    def step(self, step: ExplainedStep) -> Iterator[Block]:
+        """A step: what is asked, answered, done, and by which rule."""
         first = "fallback " if step.number is None else f"round {step.number}  "
         said = [] if step.number is None else [f"{self.follower} {self.asks(step)}", f"{self.leader} answers {self.answer(step)}"]
         said.append(f"{self.follower} {self.does(step)}")
         if step.case is not Case.UNDEFINED:  # the fallback that follows has the rule
             said.append(f"rule: {' ('.join(self.rule(step))})")
         for number, text in enumerate(said):
-            yield from paragraph(text, first=first if not number else " " * len(first))
+            yield Sentence(text, label=first if not number else " " * len(first))
 
     def asks(self, step: ExplainedStep) -> str:
         """What the follower asks."""
@@ -179,11 +180,6 @@ class StepWords:
             case _ as never:
                 assert_never(never)
 
-    def end(self) -> Iterator[str]:
-        """How it ends, in lines."""
-        for said in self.ending():
-            yield from paragraph(said)
-
     def ending(self) -> Iterator[str]:
         """How it ends."""
         at = self.point.fetch_offset
@@ -236,7 +232,7 @@ _MOST_ENTRIES = 4  # entries of a table that are listed
 Told = tuple[str, str]
 
 
-def document_step_lines(explanation: Explanation) -> Iterator[str]:
+def document_step_blocks(explanation: Explanation) -> Iterator[Block]:
     """One line per step; nothing under a protocol that is older than the document."""
     point, outcome = explanation.applied, explanation.outcome
     leader, follower = explanation.leader.state, explanation.follower.state
@@ -244,9 +240,9 @@ def document_step_lines(explanation: Explanation) -> Iterator[str]:
         return
     if not point.is_recorded:
         return
-    yield f"The steps of KIP-101{_INSTEAD.get(point.protocol, '')}"
+    yield Heading(f"The steps of KIP-101{_INSTEAD.get(point.protocol, '')}")
     for number, text in _steps(explanation, point, outcome.steps, leader, follower):
-        yield from paragraph(text, first=f"{number:<{_WIDEST}} ")
+        yield Sentence(text, label=f"{number:<{_WIDEST}} ")
 
 
 _INSTEAD: dict[str, str] = {
@@ -365,23 +361,23 @@ RULE_HEAD = ("", "", "cut\nto", "round\ntrips", "bytes", "falls\nback", "removed
 _PREFERRED = "leave-isr-on-preferred-election"  # its exchange is KIP-101's: what it changes is the election, which only its reason tells
 
 
-def rule_lines(explanation: Explanation) -> Iterator[str]:
+def rule_blocks(explanation: Explanation) -> Iterator[Block]:
     """One row for each protocol and each rejected alternative; why the alternatives would have cut elsewhere."""
     others = _others(explanation)
     if not explanation.points and not others:
         return
     rejected = [rule for rule in others if not rule.accepted]
-    yield "Under the other protocols (> applies here" + (", x rejected by KIP-279)" if rejected else ")")
-    yield from fitted(RULE_HEAD, rule_rows(explanation))
+    yield Heading("Under the other protocols (> applies here" + (", x rejected by KIP-279)" if rejected else ")"))
+    yield Rows(RULE_HEAD, rule_rows(explanation))
     if explanation.rules:
-        yield from paragraph(
+        yield Sentence(
             "Round trips: questions about epochs. Bytes: of this partition, in questions + in answers. Falls back: to the high "
             "watermark. Removed offsets: from the start of the batch that holds the truncation offset: batches are removed whole."
         )
     cut = None if explanation.applied is None else explanation.applied.truncation_offset
     for rule in rejected:
         if rule.rule == _PREFERRED or rule.truncation_offset != cut:
-            yield from paragraph(f"{rule.rule}: {rule.reason}")
+            yield Sentence(f"{rule.rule}: {rule.reason}")
 
 
 def rule_rows(explanation: Explanation) -> list[tuple[str, ...]]:
@@ -431,21 +427,21 @@ def _answer(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def observed_lines(explanation: Explanation) -> Iterator[str]:
+def observed_blocks(explanation: Explanation) -> Iterator[Block]:
     """What the follower's broker logged that it did, beside what the rule gives."""
     verdict, seen = explanation.verdict, explanation.verdict.observed_truncation_offset
     if seen is None:
         return
-    yield f"What broker {verdict.follower_id} did, according to its server.log"
+    yield Heading(f"What broker {verdict.follower_id} did, according to its server.log")
     cut = verdict.truncation_offset
     if seen == cut:
-        yield from paragraph(f"It truncated to {seen}, as {verdict.protocol} requires.")
+        yield Sentence(f"It truncated to {seen}, as {verdict.protocol} requires.")
         return
     gives = "no truncation" if cut is None else f"{cut}"
-    yield from paragraph(f"It truncated to {seen}; {verdict.protocol} gives {gives}.{_same(explanation, seen)}")
+    yield Sentence(f"It truncated to {seen}; {verdict.protocol} gives {gives}.{_same(explanation, seen)}")
     is_known = explanation.applied is not None and explanation.applied.is_recorded
     if is_known and verdict.did_otherwise is None:
-        yield from paragraph("That alone is not a contradiction: server.log may show another exchange, before or after these copies.")
+        yield Sentence("That alone is not a contradiction: server.log may show another exchange, before or after these copies.")
 
 
 def _same(explanation: Explanation, seen: int) -> str:

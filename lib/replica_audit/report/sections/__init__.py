@@ -1,0 +1,1 @@
+"""What an explanation says, section by section, as blocks of a document."""
