@@ -43,17 +43,6 @@ def paragraph(text: str, indent: int = 2, first: str = "") -> list[str]:
     return wrapper.wrap(printable(text)) or [lead.rstrip()]
 
 
-def columns(cells: Sequence[str], widths: Sequence[int], indent: int = 2) -> Iterator[str]:
-    """One row of cells, each wrapped to its column's width."""
-    parts = [textwrap.wrap(cell, width, break_on_hyphens=False) or [""] for cell, width in zip(cells, widths, strict=True)]
-    yield from _joined(parts, widths, indent)
-
-
-def _joined(parts: Sequence[Sequence[str]], widths: Sequence[int], indent: int) -> Iterator[str]:
-    for line in zip_longest(*parts, fillvalue=""):
-        yield (" " * indent + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))).rstrip()
-
-
 def offsets(first: int, end: int) -> str:
     """The offsets [first, end) by their first and last."""
     return f"offset {first}" if end == first + 1 else f"offsets {first}..{end - 1}"

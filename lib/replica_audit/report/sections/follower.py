@@ -23,7 +23,6 @@ from replica_audit.rows.records import CompactionDifference, ComparedRecord, Rec
 from replica_audit.rows.replicas import EpochStartOffset
 from replica_audit.words import count
 
-MISMATCH_TITLE = "Where the batches first differ"
 _KINDS = {
     "other_records": "The records are not the same.",
     "other_batching": "The same records are in other batches.",
@@ -38,7 +37,7 @@ def mismatch_blocks(explanation: Explanation) -> Iterator[Block]:
     found = explanation.verdict.mismatch
     if found is None:
         return
-    yield Heading(MISMATCH_TITLE)
+    yield Heading("Where the batches first differ")
     yield from map(Sentence, mismatch_sentences(found))
     yield Rows(mismatch_head(explanation), list(mismatch_rows(found)))
 

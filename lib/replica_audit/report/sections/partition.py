@@ -31,14 +31,12 @@ from replica_audit.rows.replicas import FutureReplica, ReplicaRole
 from replica_audit.rows.what_if import WhatIfLeader
 from replica_audit.words import count
 
-DAMAGE_TITLE = "Damaged batches"
-
 
 def damage_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
     """Every damaged batch: what is wrong with it, and what the other copies prove."""
     if not facts.damaged:
         return
-    yield Heading(DAMAGE_TITLE)
+    yield Heading("Damaged batches")
     for one in facts.damaged[:most]:
         cut = " The broker cuts it off when it starts." if one.cut_by_recovery else ""
         told = good_copies(one)
@@ -47,14 +45,11 @@ def damage_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
         yield Sentence(f"and {len(facts.damaged) - most} more {whole_in('the table damaged_batches', facts.warehouse)}")
 
 
-TRANSACTION_TITLE = "Open transactions"
-
-
 def transaction_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
     """Those that hang first; the commands stand on lines of their own, to be copied."""
     if not facts.transactions:
         return
-    yield Heading(TRANSACTION_TITLE)
+    yield Heading("Open transactions")
     yield Sentence(stops_consumers(facts.transactions))
     found = hanging(facts.transactions)
     shown = [*found, *(one for one in facts.transactions if not one.hangs_because)][:most]
@@ -237,7 +232,6 @@ def incident_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
         yield Sentence(_AFTERWARDS)
 
 
-GAP_TITLE = "Records missing from producers' sequences"
 _WHY_NOT: dict[str, str] = {
     GapDoubt.FIRST_IN_LOG: "not certain: the producer has no earlier batch here, and its first ones may have been refused",
     GapDoubt.DAMAGED_BATCHES: "not certain: they may be in batches that do not match their CRC",
@@ -255,7 +249,7 @@ def gap_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
     """One item for each gap, those that are certain first."""
     if not facts.gaps:
         return
-    yield Heading(GAP_TITLE)
+    yield Heading("Records missing from producers' sequences")
     for gap in facts.gaps[:most]:
         yield Sentence(f"{_place(gap)}: {_certainty(gap)}.", label="- ")
     left_out = len(facts.gaps) - most
