@@ -28,7 +28,7 @@ from tests.house.checkout import ROOT
 
 SAMPLE = ROOT / "tests" / "data" / "sample"
 LOSS = SAMPLE / "committed-loss"
-PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "watching.md").read_text(encoding="utf-8")
 Lines = list[dict[str, Any]]
 
 

@@ -24,7 +24,7 @@ from tests.stages.test_records import BASE, compacted, replica
 
 SAMPLE = ROOT / "tests" / "data" / "sample"
 OFFLINE = ROOT / "tests" / "data" / "offline" / "nobody-leads"
-PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "watching.md").read_text(encoding="utf-8")
 ABOUT = AboutRun(
     run_id="nightly", run_date=date(2026, 1, 2), inputs=["/backup"], warehouse="/audits", page_url="https://x.example/a", html="/a.html"
 )
