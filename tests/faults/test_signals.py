@@ -51,11 +51,9 @@ def drawn(point: int) -> Request:
     )
 
 
-CHOSEN = [
-    Request(number=signal.SIGINT, to_group=True, after=READING),
-    Request(number=signal.SIGHUP, to_group=True, after=WRITING),
-]
+BY_DAY = [Request(number=signal.SIGINT, to_group=True, after=READING)]  # SIGTERM: jobs/test_watching.py
 IN_THE_NIGHT = [
+    Request(number=signal.SIGHUP, to_group=True, after=WRITING),
     Request(number=signal.SIGTERM, to_group=False, after=STARTING),
     Request(number=signal.SIGTERM, to_group=True, after=REPORTING),
     *map(drawn, range(RANDOM)),
@@ -79,7 +77,7 @@ def own_lines(process: AuditProcess) -> list[str]:
     return [line for line in told if not line.startswith(("[", "run r "))]
 
 
-@pytest.mark.parametrize("request_", [*CHOSEN, *(pytest.param(one, marks=pytest.mark.nightly) for one in IN_THE_NIGHT)], ids=str)
+@pytest.mark.parametrize("request_", [*BY_DAY, *(pytest.param(one, marks=pytest.mark.nightly) for one in IN_THE_NIGHT)], ids=str)
 def test_a_signal_ends_it_in_a_line(tmp_path: Path, request_: Request) -> None:
     warehouse = tmp_path / "warehouse"
     with started(warehouse, tmp_path, *arguments(tmp_path)) as process:
@@ -105,7 +103,11 @@ def test_a_signal_ends_it_in_a_line(tmp_path: Path, request_: Request) -> None:
     ("victim", "said"),
     [
         (Victim.JVM, "error: the JVM that runs Spark was killed (SIGKILL), most likely by the system for want of memory: "),
-        (Victim.WORKERS, "error: a Python worker of Spark was killed, most likely by the system for want of memory: "),
+        pytest.param(
+            Victim.WORKERS,
+            "error: a Python worker of Spark was killed, most likely by the system for want of memory: ",
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_a_lost_process_is_named(tmp_path: Path, victim: Victim, said: str) -> None:

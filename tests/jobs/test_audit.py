@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -19,26 +18,24 @@ from replica_audit import cli, pipeline
 from replica_audit.config import Settings
 from replica_audit.errors import UsageError
 from replica_audit.past.findings import ListedRows
+from replica_audit.progress import ProgressEvent
 from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.report.facts.run_report import Report
 from replica_audit.report.text import plain_text as text
 from replica_audit.report.text.json_report import json_pieces
 from replica_audit.rows import (
     AUDIT_RUNS,
     COMPACTION_DIFFERENCES,
-    CONSUMER_IMPACTS,
-    FINDINGS,
     FUTURE_REPLICAS,
     INPUT_ERRORS,
     OF_PARTITIONS,
     RECORD_DIFFERENCES,
-    REPLICA_LOGS,
     REPLICA_VERDICTS,
     SEGMENT_EPOCHS,
     TABLES,
     TRUNCATION_POINTS,
     Table,
 )
-from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.codes import Protocol
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from tests.engine.test_transactions import cluster as cluster_with_transactions
@@ -47,7 +44,6 @@ from tests.partition.test_sequence_gaps import HOLE, batches
 from tests.scenarios.disks import TOPIC, Cluster, Disk
 from tests.support import in_process
 from tests.support.engines import differing_tables
-from tests.support.warehouse import write_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +58,14 @@ AUDITED = [*OF_PARTITIONS, INPUT_ERRORS]
 EVERYTHING = Settings(what_if_leaders=True)
 
 
-def run(spark: SparkSession, warehouse: Path | str, run_id: str, *inputs: Path, **settings: Any) -> Any:
+def run(
+    spark: SparkSession,
+    warehouse: Path | str,
+    run_id: str,
+    *inputs: Path,
+    tell: Callable[[ProgressEvent], None] = lambda _event: None,
+    **settings: Any,
+) -> Report:
     request = pipeline.AuditRequest(
         inputs=tuple(str(path) for path in inputs),
         warehouse=str(warehouse),
@@ -70,24 +73,13 @@ def run(spark: SparkSession, warehouse: Path | str, run_id: str, *inputs: Path, 
         run_id=run_id,
         run_date=date(2026, 1, 2),
     )
-    return pipeline.audit(spark, request, lambda line: None)
+    return pipeline.audit(spark, request, tell)
 
 
 def read(warehouse: Path, table: Table, **equal: object) -> list[Row]:
     """Read with delta-rs, as dashboards do: no JVM."""
     rows: list[Row] = DeltaTable(str(warehouse / table.name)).to_pyarrow_table().to_pylist()
     return [row for row in rows if all(row[key] == value for key, value in equal.items())]
-
-
-def as_in(table: Table, rows: list[Row]) -> list[Row]:
-    """Rows as they come back from a table."""
-    columns = pa.schema([field.with_nullable(True) for field in schema_of(table) if field.name not in ("run_id", "cluster_id")])
-    return pa.Table.from_pylist(rows, schema=columns).to_pylist()
-
-
-def comparable(rows: list[Row]) -> Counter[str]:
-    bare = ({key: value for key, value in row.items() if key not in ("run_id", "cluster_id")} for row in rows)
-    return Counter(json.dumps(row, sort_keys=True, default=str) for row in bare)
 
 
 def called(root: Path, cluster_id: bytes) -> Path:
@@ -122,16 +114,29 @@ def gaps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return called(root, b"AAAAAAAAQAAAAAAAAAAAAA")
 
 
+class Audited(NamedTuple):
+    """A run, and what it said on the way."""
+
+    warehouse: Path
+    inputs: tuple[Path, ...]
+    report: Report
+    told: list[str]
+
+
 @pytest.fixture(scope="module")
-def audited(spark: SparkSession, damaged: Path, gaps: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+def audited(spark: SparkSession, damaged: Path, gaps: Path, tmp_path_factory: pytest.TempPathFactory) -> Audited:
     """One run of everything that makes rows, which Spark brings together in ways of its own."""
-    warehouse = tmp_path_factory.mktemp("warehouse")
-    return warehouse, run(spark, warehouse, "first", SAMPLE, *ROOTS[-2:], damaged, gaps, what_if_leaders=True)
+    folder, told = tmp_path_factory.mktemp("audited"), list[str]()
+    (folder / "broken").write_text("not a directory", encoding="utf-8")
+    # not in the order of their names
+    inputs = (SAMPLE, *ROOTS[-2:], damaged, gaps, folder / "broken")
+    report = run(spark, folder / "warehouse", "first", *inputs, tell=lambda event: told.append(event.text), what_if_leaders=True)
+    return Audited(folder / "warehouse", inputs, report, [line for line in told if line])  # an event of numbers alone has no text
 
 
-@pytest.mark.parametrize("table", AUDITED, ids=lambda table: table.name)
-def test_there_are_rows_to_compare(audited: tuple[Path, Any], table: Table) -> None:
-    assert read(audited[0], table) or table in (FUTURE_REPLICAS, COMPACTION_DIFFERENCES, RECORD_DIFFERENCES)
+def test_there_are_rows_to_compare(audited: Audited) -> None:
+    empty = {table for table in AUDITED if not read(audited.warehouse, table)}
+    assert empty <= {FUTURE_REPLICAS, COMPACTION_DIFFERENCES, RECORD_DIFFERENCES}
 
 
 def without_runs(document: dict[str, Any]) -> dict[str, Any]:
@@ -140,21 +145,39 @@ def without_runs(document: dict[str, Any]) -> dict[str, Any]:
     return json.loads(re.sub(rf'"({named})": ("[^"]*"|null)', r'"\1": ""', text))  # type: ignore[no-any-return]
 
 
-def test_triage_says_what_an_audit_says(spark: SparkSession, audited: tuple[Path, Any], damaged: Path, gaps: Path, tmp_path: Path) -> None:
-    """Every row of every table: both engines judge alike."""
-    warehouse, report = audited
-    inputs = [str(path) for path in (SAMPLE, *ROOTS[-2:], damaged, gaps)]
-    assert differing_tables(warehouse, inputs, EVERYTHING) == []
+def test_triage_says_what_an_audit_says(spark: SparkSession, audited: Audited, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every row of every table: both engines judge alike. What `report` reads back is what the audit said."""
+    inputs = [str(path) for path in audited.inputs]
+    assert differing_tables(audited.warehouse, inputs, EVERYTHING) == []
     options = [word for given in inputs for word in ("--input", given)]
     assert cli.main(["triage", *options, "--what-if-leaders", "--json", str(tmp_path / "triage.json")]) == 1
-    kept = "".join(json_pieces(report, ListedRows(pipeline.written_run(spark, str(warehouse), "first"))))
+    kept = json.loads("".join(json_pieces(audited.report, ListedRows(pipeline.written_run(spark, str(audited.warehouse), "first")))))
     told = json.loads((tmp_path / "triage.json").read_text(encoding="utf-8"))
-    assert without_runs(told) == without_runs(json.loads(kept))
+    assert without_runs(told) == without_runs(kept)
     assert told["findings"][0]["code"] == "offline_partition"
+    assert len(kept["findings"]) == audited.report.finding_count > len(audited.report.findings)
+    capsys.readouterr()
+    assert cli.main(["report", "--warehouse", str(audited.warehouse), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == kept
+    assert cli.main(["report", "--warehouse", str(audited.warehouse), "--format", "text"]) == 0
+    assert capsys.readouterr().out == text.render(audited.report)
 
 
-def test_every_cluster_has_its_run(audited: tuple[Path, Any]) -> None:
-    warehouse, report = audited
+def test_the_worst_is_told_before_the_tables_are_written(spark: SparkSession, audited: Audited) -> None:
+    compared = next(place for place, line in enumerate(audited.told) if line.startswith("compared the replicas of "))
+    *first, rest = audited.told[compared + 1 : audited.told.index("writing the tables")]
+    label = {cluster.cluster_id: cluster.label for cluster in audited.report.clusters}
+    rows = ListedRows(pipeline.written_run(spark, str(audited.warehouse), "first"))
+    worst = json.loads("".join(json_pieces(audited.report, rows)))["findings"][:5]
+    for line, row in zip(first, worst, strict=True):
+        assert line.startswith(f"{row['severity']}: {row['code']}: {row['topic']}-{row['partition']}")
+        assert f" ({label[row['cluster_id']]}): " in line
+        assert line.endswith(row["summary"])
+    assert rest == f"and {audited.report.finding_count - 5} more; the summary follows"
+
+
+def test_every_cluster_has_its_run(audited: Audited) -> None:
+    warehouse, report = audited.warehouse, audited.report
     rows = read(warehouse, AUDIT_RUNS)
     assert len(rows) == len(ROOTS) + 2 == len(report.clusters)
     assert {(row["status"], row["exit_code"], row["run_date"]) for row in rows} == {("complete", 1, date(2026, 1, 2))}
@@ -167,9 +190,9 @@ def test_every_cluster_has_its_run(audited: tuple[Path, Any]) -> None:
     assert total == by_table
 
 
-def test_four_protocols_per_pair_and_one_applies(audited: tuple[Path, Any]) -> None:
+def test_four_protocols_per_pair_and_one_applies(audited: Audited) -> None:
     pairs: dict[tuple[object, ...], list[Row]] = {}
-    for row in read(audited[0], TRUNCATION_POINTS):
+    for row in read(audited.warehouse, TRUNCATION_POINTS):
         pairs.setdefault(tuple(row[key] for key in ("cluster_id", "topic", "partition", "leader_id", "follower_id")), []).append(row)
     assert pairs
     for rows in pairs.values():
@@ -177,9 +200,9 @@ def test_four_protocols_per_pair_and_one_applies(audited: tuple[Path, Any]) -> N
         assert sum(row["applies"] for row in rows) == 1
 
 
-def test_tables_carry_comments_constraints_and_clustering(audited: tuple[Path, Any]) -> None:
+def test_tables_carry_comments_constraints_and_clustering(audited: Audited) -> None:
     for table in TABLES:
-        place = audited[0] / table.name
+        place = audited.warehouse / table.name
         opened = DeltaTable(str(place))
         about = opened.metadata()
         assert about.description == table.grain
@@ -192,20 +215,20 @@ def test_tables_carry_comments_constraints_and_clustering(audited: tuple[Path, A
         assert {tuple(name for (name,) in json.loads(one["configuration"])["clusteringColumns"]) for one in domains} == {table.cluster_by}
 
 
-def test_a_constraint_refuses_a_row_that_cannot_be(spark: SparkSession, audited: tuple[Path, Any]) -> None:
-    warehouse = DeltaWarehouse(spark, str(audited[0]))
-    row = {**read(audited[0], SEGMENT_EPOCHS)[0], "last_offset": -5}
+def test_a_constraint_refuses_a_row_that_cannot_be(spark: SparkSession, audited: Audited) -> None:
+    warehouse = DeltaWarehouse(spark, str(audited.warehouse))
+    row = {**read(audited.warehouse, SEGMENT_EPOCHS)[0], "last_offset": -5}
     with pytest.raises(Exception, match="ascending"):
         warehouse.write_run(SEGMENT_EPOCHS, warehouse.frame(SEGMENT_EPOCHS, [row]), "bad", replace=False)
-    assert not read(audited[0], SEGMENT_EPOCHS, run_id="bad")
+    assert not read(audited.warehouse, SEGMENT_EPOCHS, run_id="bad")
 
 
 def number_of(label: str, report: Any) -> str:
     return str(1 + [cluster.label for cluster in report.clusters].index(label))
 
 
-def test_the_summary_is_one_report_in_text_and_json(audited: tuple[Path, Any]) -> None:
-    report = audited[1]
+def test_the_summary_is_one_report_in_text_and_json(audited: Audited) -> None:
+    report = audited.report
     lines = text.render(report).splitlines()
     assert max(len(line) for line in lines if not line.startswith(("  /", "  ./spark-submit.sh ", "      kafka-", "Tables:"))) <= 80
     number = number_of("committed-loss", report)
@@ -226,70 +249,19 @@ def warehouse(empty_warehouse: Path, tmp_path: Path) -> Path:
     return tmp_path / "warehouse"
 
 
-class TestRunsOverTime:
-    """One warehouse over several runs."""
-
-    def test_a_killed_run_is_made_again_and_the_next_one_goes_on_from_it(
-        self, spark: SparkSession, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A run of one topic between two others neither resolves what is of other topics, nor forgets it."""
-        root = SAMPLE / "committed-loss"
-        with monkeypatch.context() as patched:
-            patched.setattr(pipeline.run._Audit, "_conclude", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
-            with pytest.raises(KeyboardInterrupt):
-                run(spark, warehouse, "one", root)
-        assert [row["status"] for row in read(warehouse, AUDIT_RUNS)] == ["running"]
-        assert run(spark, warehouse, "one", root).changes == {"new": 3}, "the killed run's findings must not be known"
-        for table in AUDITED:
-            assert comparable(read(warehouse, table)) == comparable(as_in(table, in_process.audit(root)[table.name])), table.name
-        assert [row["status"] for row in read(warehouse, AUDIT_RUNS)] == ["complete"]
-        assert run(spark, warehouse, "one topic", root, topics="(?P<internal>__consumer_offsets)").changes == {}
-        healed = tmp_path / "healed"
-        shutil.copytree(root, healed)
-        shutil.rmtree(healed / "broker-1" / "data-0" / "billing-0")
-        shutil.copytree(healed / "broker-2" / "data-0" / "billing-0", healed / "broker-1" / "data-0" / "billing-0")
-        # the broker's log still shows what it lost
-        assert run(spark, warehouse, "two", healed).changes == {"new": 1, "persisting": 2, "resolved": 1}
-        resolved = read(warehouse, FINDINGS, run_id="two", status="resolved")
-        assert [(row["finding_key"], row["first_seen_run_id"], row["last_seen_run_id"]) for row in resolved] == [
-            ("committed_loss:billing-0:1", "one", "one")
-        ]
-        first = {row["first_seen_run_id"] for row in read(warehouse, FINDINGS, run_id="two", status="persisting")}
-        assert first == {"one"}
-
-    @pytest.mark.nightly
-    def test_a_catalog_works_like_a_directory(self, spark: SparkSession) -> None:
-        spark.sql("CREATE DATABASE IF NOT EXISTS audits")
-        report = run(spark, "spark_catalog.audits", "one", SAMPLE / "multi-round")
-        assert report.finding_count == 3
-        assert spark.table("spark_catalog.audits.replica_verdicts").count() == 3
+@pytest.mark.nightly
+def test_a_catalog_works_like_a_directory(spark: SparkSession) -> None:
+    spark.sql("CREATE DATABASE IF NOT EXISTS audits")
+    report = run(spark, "spark_catalog.audits", "one", SAMPLE / "multi-round")
+    assert report.finding_count == 3
+    assert spark.table("spark_catalog.audits.replica_verdicts").count() == 3
 
 
-def test_topics_limit_the_audit_not_what_is_known_of_the_groups(spark: SparkSession, warehouse: Path) -> None:
-    report = run(spark, warehouse, "one", SAMPLE / "committed-loss", topics="billing")
-    assert {row["topic"] for row in read(warehouse, REPLICA_LOGS)} == {"billing"}
-    assert len(read(warehouse, CONSUMER_IMPACTS)) == 18
-    (cluster,) = report.clusters
-    assert (cluster.affected_groups, cluster.affected_positions, cluster.unclean_elections) == (4, 12, 3)
-    assert (report.impacts[0].row.records_gone, report.impacts[0].row.reset_offset) == (20, 10)
-    assert report.candidates == (), "only with --what-if-leaders"
-
-
-def test_the_summary_shows_who_is_affected_and_who_would_lead_better(audited: tuple[Path, Any]) -> None:
-    shown = text.render(audited[1])
+def test_the_summary_shows_who_is_affected_and_who_would_lead_better(audited: Audited) -> None:
+    shown = text.render(audited.report)
     assert "consumers: 4 groups affected at 12 positions" in shown
     assert "unclean elections in the metadata log: 18" in shown
     assert "In 16 partitions brokers have since truncated records that only their audited" in shown, "to elect them brings nothing back"
-
-
-def test_what_is_proven_healthy_is_counted_and_its_rows_are_not_stored(spark: SparkSession, warehouse: Path) -> None:
-    """As by the engine of this process; `audited` has what is stored without `--detail all`."""
-    root = SAMPLE / "clean-in-sync"
-    (cluster,) = run(spark, warehouse, "all", root, detail="all").clusters
-    made = in_process.audit(root, settings=Settings(detail="all"))
-    stored = read(warehouse, TRUNCATION_POINTS)
-    assert len(stored) == len(made["truncation_points"]) == 4 * len(made["replica_verdicts"])
-    assert 0 < sum(row["proven_pairs"] for row in made["checked"]) == cluster.proven_healthy < len(made["replica_verdicts"])
 
 
 @pytest.mark.usefixtures("warehouse")
@@ -310,24 +282,22 @@ class TestExitCodes:
         assert spark.version
         return cli.main(["audit", "--warehouse", str(tmp_path / "warehouse"), *arguments])
 
-    def test_nothing_found_is_0(self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        settings = tmp_path / "audit.yaml"
-        settings.write_text("full_every_days: 7\n", encoding="utf-8")
-        assert self.audit(spark, tmp_path, "--input", str(SAMPLE / "clean-in-sync"), "--full", "--config", str(settings)) == 0
+    def test_nothing_found_is_0_and_what_is_proven_healthy_is_counted(
+        self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """As by the engine of this process; `audited` has what is stored without `--detail all`."""
+        root, settings = SAMPLE / "clean-in-sync", tmp_path / "audit.yaml"
+        settings.write_text("full_every_days: 7\ndetail: all\n", encoding="utf-8")
+        assert self.audit(spark, tmp_path, "--input", str(root), "--full", "--config", str(settings)) == 0
         said = capsys.readouterr()
         assert "Exit code 0: nothing found" in said.out
         assert "--full does nothing any more: every audit is full" in said.err
         assert "full_every_days does nothing any more: every audit is full; take it out of the settings" in said.err
-
-    def test_findings_below_fail_on_are_0(self, spark: SparkSession, tmp_path: Path) -> None:
-        metrics = tmp_path / "audit.prom"
-        arguments = ["--input", str(SAMPLE / "elr-election"), "--json", str(tmp_path / "out.json"), "--metrics", str(metrics)]
-        shutil.rmtree(tmp_path / "warehouse")
-        write_warehouse(tmp_path / "warehouse", SAMPLE / "elr-election")
-        assert self.audit(spark, tmp_path, *arguments, "--fail-on", "critical") == 0
-        assert re.search(r"^kafka_replica_audit_last_run_exit_code\{.*\} 0\.0$", metrics.read_text(), re.MULTILINE)
-        assert re.search(r'^kafka_replica_audit_findings\{.*status="persisting"\} [1-9]', metrics.read_text(), re.MULTILINE)
-        assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["fail_on"] == "critical"
+        made = in_process.audit(root, settings=Settings(detail="all"))
+        stored = read(tmp_path / "warehouse", TRUNCATION_POINTS)
+        assert len(stored) == len(made["truncation_points"]) == 4 * len(made["replica_verdicts"])
+        (row,) = read(tmp_path / "warehouse", AUDIT_RUNS)
+        assert 0 < sum(row["proven_pairs"] for row in made["checked"]) == row["proven_healthy"] < len(made["replica_verdicts"])
 
     def test_only_inconclusive_is_3(self, ends: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         partial = tmp_path / "partial"
@@ -371,19 +341,20 @@ class TestExitCodes:
         assert all(path in "".join(out.split()) for path in rows), "a long path is broken between its parts"
         assert report["compared_followers"] == 2, "the third has no table to compare by"
 
-    def test_a_run_that_reads_nothing_is_2_and_never_the_latest(
+    def test_findings_below_fail_on_are_0_and_a_run_that_reads_nothing_is_2_and_never_the_latest(
         self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """What a first look takes for a broker, and has nothing in it: the findings of the run before stay what they were."""
-        hollow, finding = tmp_path / "hollow", str(SAMPLE / "multi-round")
-        shutil.copytree(SAMPLE / "multi-round", hollow, ignore=lambda _path, names: [name for name in names if name.startswith("ledger-")])
-        options = ("--topics", "ledger", "--metrics", str(tmp_path / "audit.prom"))
-        assert self.audit(spark, tmp_path, "--input", finding, "--run-id", "good", *options) == 1
-        of_good = (tmp_path / "audit.prom").read_text()
-        assert re.search(r"^kafka_replica_audit_last_run_exit_code\{.*\} 1\.0$", of_good, re.MULTILINE)
+        root, hollow, metrics = SAMPLE / "elr-election", tmp_path / "hollow", tmp_path / "audit.prom"
+        shutil.copytree(root, hollow, ignore=lambda _path, names: [name for name in names if name.startswith("vault-")])
+        options = ("--topics", "vault", "--metrics", str(metrics), "--json", str(tmp_path / "out.json"), "--fail-on", "critical")
+        assert self.audit(spark, tmp_path, "--input", str(root), "--run-id", "good", *options) == 0
+        of_good = metrics.read_text()
+        assert re.search(r"^kafka_replica_audit_last_run_exit_code\{.*\} 0\.0$", of_good, re.MULTILINE)
         assert re.search(r'^kafka_replica_audit_findings\{.*status="new"\} [1-9]', of_good, re.MULTILINE)
+        assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["fail_on"] == "critical"
         assert self.audit(spark, tmp_path, "--input", str(hollow), "--run-id", "hollow", *options) == 2
-        assert (tmp_path / "audit.prom").read_text() == of_good
+        assert metrics.read_text() == of_good
         said = capsys.readouterr().out
         assert "Exit code 2" in said
         assert "resolved" not in said

@@ -13,14 +13,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from replica_audit import cli, pipeline
-from replica_audit.engine import findings as findings_of
-from replica_audit.errors import OutputError
 from replica_audit.past.findings import ListedRows
 from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.report.text import plain_text as text
 from replica_audit.report.text.json_report import json_pieces
-from replica_audit.rows import AUDIT_RUNS, FINDINGS, WHAT_IF_LEADERS
+from replica_audit.rows import FINDINGS, WHAT_IF_LEADERS
 from replica_audit.rows.arrow import FOUND, schema_of
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
@@ -98,18 +96,3 @@ def test_the_past_run_reads_as_the_audit_did(spark: SparkSession, made: tuple[Pa
     document = json.loads(written)
     assert [row["code"] for row in document["findings"]][:3] == ["offline_partition", "offline_partition", "committed_loss"]
     assert [row["finding_key"] for row in document["unconfirmed"]] == ["committed_loss:billing-0:1"]
-
-
-def test_a_run_whose_findings_are_lost_on_the_way_does_not_count(
-    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(empty_warehouse, tmp_path, dirs_exist_ok=True)
-    whole = findings_of.with_history
-    with monkeypatch.context() as lossy:
-        lossy.setattr(findings_of, "with_history", lambda *given: whole(*given).where("code <> 'committed_loss'"))
-        with pytest.raises(OutputError, match=r"does not count.* committed_loss critical replica_verdicts has 3, findings 0") as raised:
-            run(spark, tmp_path, "one", LOSS)
-    assert raised.value.exit_code == 2
-    assert {row["status"] for row in read(tmp_path, AUDIT_RUNS)} == {"running"}
-    assert run(spark, tmp_path, "one", LOSS).exit_code == 1, "the same run, made again"
-    assert read(tmp_path, FINDINGS, code="committed_loss")

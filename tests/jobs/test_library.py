@@ -92,15 +92,22 @@ def test_a_guest_leaves_a_session_as_it_was(guest_of: SparkSession, tmp_path: Pa
     monkeypatch.setattr("replica_audit.pipeline.run.suit_size", suiting)
     before = state(guest_of)
     told = list[str]()
-    result = audit(guest_of, LOSS, tmp_path / "warehouse", tell=lambda event: told.append(event.text))
+    result = audit(guest_of, LOSS, tmp_path / "warehouse", settings={"topics": "billing"}, tell=lambda event: told.append(event.text))
     assert state(guest_of) == before
     assert suited[0] == "512"
     assert suited[-1] == "kept", "the settings of the caller are there"
     assert any(told)
     assert result.exit_code == result.report.exit_code == 1
-    assert differing_tables(tmp_path / "warehouse", [str(LOSS)], Settings()) == []
+    assert differing_tables(tmp_path / "warehouse", [str(LOSS)], Settings(topics="billing")) == []
     assert result.rows("findings").where("code = 'committed_loss'").count() == 3
     assert result.rows("audit_runs").first()["run_id"] == result.run_id  # type: ignore[index]
+    # topics limit what is audited, not what is known of the groups
+    assert {row["topic"] for row in result.rows("replica_logs").collect()} == {"billing"}
+    assert result.rows("consumer_impacts").count() == 18
+    (cluster,) = result.report.clusters
+    assert (cluster.affected_groups, cluster.affected_positions, cluster.unclean_elections) == (4, 12, 3)
+    assert (result.report.impacts[0].row.records_gone, result.report.impacts[0].row.reset_offset) == (20, 10)
+    assert result.report.candidates == (), "only with --what-if-leaders"
     with pytest.raises(UsageError, match="no table verdicts; there are: audit_runs, broker_starts, "):
         result.rows("verdicts")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,15 +22,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_a_damaged_warehouse_is_refused_and_taken_back(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_damaged_warehouse_is_refused_and_taken_back(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
     warehouse = tmp_path / "warehouse"
-    reports = [run(spark, warehouse, run_id, SAMPLE / "committed-loss") for run_id in ("first", "second")]
+    shutil.copytree(empty_warehouse, warehouse)
+    _first, before_damage = (run(spark, warehouse, run_id, SAMPLE / "committed-loss") for run_id in ("first", "second"))
     tables = WarehouseTables(str(warehouse))
     entry = max((warehouse / "findings" / "_delta_log").glob("*.json"))
     rows = max((warehouse / "replica_verdicts").glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
     DAMAGES["empty"](entry)
     DAMAGES["zeros"](rows)
-    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr] # the machine was off meanwhile
+    forget_tables(spark)
     before = {path: path.stat().st_mtime_ns for path in warehouse.rglob("*")}
     with pytest.raises(UsageError, match=f"{entry} is empty, as a power cut leaves it"):
         run(spark, warehouse, "third", SAMPLE / "committed-loss")
@@ -46,17 +48,19 @@ def test_a_damaged_warehouse_is_refused_and_taken_back(spark: SparkSession, tmp_
     assert restore(pytest.fail, warehouse, is_dry=False, tell=lambda _line: None).tables == ()
 
     again = run(spark, warehouse, "second", SAMPLE / "committed-loss")
-    assert (again.finding_count, again.changes) == (reports[1].finding_count, reports[1].changes)
+    assert (again.finding_count, again.changes) == (before_damage.finding_count, before_damage.changes)
     assert report_of(PastRun(tables, None)).run_id == "second"
 
-
-def test_rows_of_a_run_that_lost_its_own_row_are_replaced(spark: SparkSession, tmp_path: Path) -> None:
-    """Of a run that begins again under the same id."""
-    warehouse = tmp_path / "warehouse"
-    run(spark, warehouse, "first", SAMPLE / "multi-round")
-    for _entry in range(2):  # that it began, and that it is complete
+    for _entry in range(2):  # that the run began, and that it is complete
         newest = max((warehouse / "audit_runs" / "_delta_log").glob("0*.json"))
         for path in (warehouse / "audit_runs" / "_delta_log").glob(f"*{newest.stem}*"):
             path.unlink()
-    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr] # the machine was off meanwhile
-    assert run(spark, warehouse, "first", SAMPLE / "multi-round").run_id == "first", "its tables hold what it wrote, once"
+    forget_tables(spark)
+    with pytest.raises(UsageError):
+        PastRun(tables, "second")
+    assert run(spark, warehouse, "second", SAMPLE / "committed-loss").run_id == "second", "its tables hold what it wrote, once"
+
+
+def forget_tables(spark: SparkSession) -> None:
+    """As if the machine had been off meanwhile."""
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]

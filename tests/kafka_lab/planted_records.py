@@ -33,7 +33,6 @@ class Kind(StrEnum):
 
 
 OF_COMPACTED = (Kind.KEY_MISSING, Kind.OLD_KEY_MISSING, Kind.KEY_RESURRECTED, Kind.OTHER_VALUE, Kind.TOMBSTONE_GONE, Kind.MARKER_GONE)
-EQUAL_RECORDS = (Kind.SPLIT, Kind.RECOMPRESSED)
 
 
 @dataclass(frozen=True, slots=True)

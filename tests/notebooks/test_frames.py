@@ -49,9 +49,6 @@ def plain(value: Any) -> Any:
     return None if value is None or value is pd.NA or value is pd.NaT else value.item() if hasattr(value, "item") else value
 
 
-MAPS = ("verdict_counts", "versions", "removed_committed_offsets", "lost_committed_offsets", "table_rows", "outcomes", "because")
-
-
 def comparable(found: list[Row]) -> list[str]:
     def told(name: str, value: Any) -> Any:
         if name in (

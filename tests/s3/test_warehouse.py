@@ -50,6 +50,7 @@ def test_what_lies_there_is_read_as_on_a_disk(store: Store, tmp_path: Path, caps
 
 
 @pytest.mark.spark
+@pytest.mark.nightly  # three jobs of the launcher, and every table made in a store
 def test_audits_report_explain_and_maintain(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     client = store.client()
     client.create_bucket(Bucket="audits")

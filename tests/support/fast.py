@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.shares import without_pairs_that_recur
+
 # markers and fixtures of what is left out
 MARKERS = frozenset({"clusters", "live", "oracle", "slow", "spark"})
 FIXTURES = frozenset({"browser", "kafka", "lab", "spark"})
@@ -75,6 +77,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep what is for the night, or everything else."""
+    without_pairs_that_recur(items)
     _leave_out(config, items, lambda item: (item.get_closest_marker("nightly") is not None) != config.getoption("--nightly"))
 
 

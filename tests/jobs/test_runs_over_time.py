@@ -1,11 +1,12 @@
-"""What others see of the tables: delta-rs and DuckDB read what Spark does; the change feed of findings tells what each run changed."""
+"""One warehouse over several runs and an upkeep: what each run changes, and what others see of its tables.
+
+delta-rs and DuckDB read what Spark does; the change feed of findings tells what each run changed.
+"""
 
 from __future__ import annotations
 
-import json
 import shutil
 import tarfile
-from collections import Counter
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -17,12 +18,16 @@ import pytest
 from deltalake import DeltaTable
 
 from replica_audit.config import Settings
+from replica_audit.engine import findings as findings_of
+from replica_audit.errors import OutputError
 from replica_audit.maintain.run import UpkeepRequest, maintain
 from replica_audit.pipeline import AuditRequest, audit
-from replica_audit.rows import FINDINGS, OF_PARTITIONS, TABLES
+from replica_audit.report.facts.run_report import Report
+from replica_audit.rows import AUDIT_RUNS, FINDINGS, OF_PARTITIONS, TABLES
 from replica_audit.storage.warehouse import upkeep
 from replica_audit.storage.warehouse.tables import CHANGE_FEED, DeltaWarehouse
 from tests.support.delta_readers import Rows, comparable, in_delta_rs, in_duckdb
+from tests.support.engines import differing_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,38 +40,82 @@ COMMIT = ("_change_type", "_commit_version", "_commit_timestamp")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A warehouse, and the versions of its findings after each step."""
+    """A warehouse, and what each step made of it, by the step's name."""
 
     place: Path
-    versions: dict[str, tuple[int, int]]  # by step: the versions before and after it
+    versions: dict[str, tuple[int, int]]  # of the findings, before the step and after it
+    reports: dict[str, Report]
+    statuses: dict[str, set[str]]  # of all rows of `audit_runs`, after the step
+    differing: list[str]  # tables of the first complete run that are not those of `triage`
 
-    def findings(self, version: int) -> Rows:
-        return comparable(in_delta_rs(self.place / "findings", version))
+    def findings(self, step: str) -> list[dict[str, Any]]:
+        return in_delta_rs(self.place / "findings", self.versions[step][1]).to_pylist()
+
+    def rows(self, version: int, run_id: str) -> Rows:
+        found = in_delta_rs(self.place / "findings", version)
+        return comparable(found.filter(pc.field("run_id") == run_id))
 
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """A run, made again with fewer topics; another; and an upkeep that removes the first and merges every table's files."""
-    place, versions = tmp_path_factory.mktemp("warehouses") / "warehouse", dict[str, tuple[int, int]]()
+    """A run whose rows are lost on the way, made again; one of a single topic; one of a healed replica; and an upkeep.
+
+    The upkeep removes all runs but the last and merges every table's files.
+    """
+    folder = tmp_path_factory.mktemp("warehouses")
+    place, healed = folder / "warehouse", folder / "healed"
     shutil.copytree(empty_warehouse, place)
+    shutil.copytree(LOSS, healed)
+    shutil.rmtree(healed / "broker-1" / "data-0" / "billing-0")
+    shutil.copytree(healed / "broker-2" / "data-0" / "billing-0", healed / "broker-1" / "data-0" / "billing-0")
+    versions, reports, statuses = dict[str, tuple[int, int]](), dict[str, Report](), dict[str, set[str]]()
 
     def run(step: str, run_id: str, day: date, *roots: Path, **settings: Any) -> None:
         before = DeltaTable(str(place / "findings")).version()
         inputs = tuple(map(str, roots))
         request = AuditRequest(inputs=inputs, warehouse=str(place), settings=Settings(**settings), run_id=run_id, run_date=day)
-        audit(spark, request, lambda line: None)
-        versions[step] = before, DeltaTable(str(place / "findings")).version()
+        try:
+            reports[step] = audit(spark, request, lambda line: None)
+        finally:
+            versions[step] = before, DeltaTable(str(place / "findings")).version()
+            statuses[step] = set(map(str, in_delta_rs(place / AUDIT_RUNS.name)["status"].to_pylist()))
 
-    run("old", "old", date(2020, 1, 1), LOSS, OFFLINE)
-    run("old again", "old", date(2020, 1, 1), LOSS, topics="billing")
-    run("new", "new", date(2026, 1, 2), LOSS, OFFLINE, what_if_leaders=True)
+    whole = findings_of.with_history
+    with pytest.MonkeyPatch.context() as lossy:
+        lossy.setattr(findings_of, "with_history", lambda *given: whole(*given).where("code <> 'committed_loss'"))
+        with pytest.raises(OutputError, match=r"does not count.* committed_loss critical replica_verdicts has 3, findings 0") as raised:
+            run("lossy", "one", date(2020, 1, 1), LOSS, OFFLINE)
+    assert raised.value.exit_code == 2
+    run("again", "one", date(2020, 1, 1), LOSS, OFFLINE)
+    differing = differing_tables(place, [str(LOSS), str(OFFLINE)], Settings())
+    run("one topic", "one-topic", date(2020, 1, 2), LOSS, topics="(?P<internal>__consumer_offsets)")
+    run("two", "two", date(2026, 1, 2), healed, OFFLINE, what_if_leaders=True)
     before = DeltaTable(str(place / "findings")).version()
     with pytest.MonkeyPatch.context() as bound:
         bound.setattr(upkeep, "_MANY_FILES", 1)
         done = maintain(spark, UpkeepRequest(warehouse=str(place), keep_days=400, keep_runs=1), lambda line: None)
-    assert (done.exit_code, done.removed_runs) == (0, ("old",))
+    assert (done.exit_code, set(done.removed_runs)) == (0, {"one", "one-topic"})
     versions["maintain"] = before, DeltaTable(str(place / "findings")).version()
-    return Made(place=place, versions=versions)
+    return Made(place=place, versions=versions, reports=reports, statuses=statuses, differing=differing)
+
+
+def test_a_run_that_lost_rows_does_not_count_and_is_made_again(made: Made) -> None:
+    assert made.statuses["lossy"] == {"running"}
+    assert made.statuses["again"] == {"complete"}
+    report = made.reports["again"]
+    assert (report.exit_code, report.changes) == (1, {"new": 5}), "findings of a run that does not count are not known"
+    assert made.differing == []
+
+
+def test_a_run_of_one_topic_neither_resolves_what_is_of_others_nor_forgets_it(made: Made) -> None:
+    assert made.reports["one topic"].changes == {}
+    # the broker's log still shows what it lost
+    assert made.reports["two"].changes == {"new": 1, "persisting": 4, "resolved": 1}
+    of_two = [row for row in made.findings("two") if row["run_id"] == "two"]
+    assert [(row["finding_key"], row["first_seen_run_id"], row["last_seen_run_id"]) for row in of_two if row["status"] == "resolved"] == [
+        ("committed_loss:billing-0:1", "one", "one")
+    ]
+    assert {row["first_seen_run_id"] for row in of_two if row["status"] == "persisting"} == {"one"}
 
 
 def feed(spark: SparkSession, made: Made, step: str) -> dict[str, Rows]:
@@ -85,42 +134,33 @@ def feed(spark: SparkSession, made: Made, step: str) -> dict[str, Rows]:
     return told
 
 
-def of_run(found: Rows, run_id: str) -> Rows:
-    return Counter({row: many for row, many in found.items() if json.loads(row)["run_id"] == run_id})
-
-
-@pytest.mark.parametrize("step", ["old", "new"])
-def test_the_feed_of_a_run_has_its_findings(spark: SparkSession, made: Made, step: str) -> None:
-    _before, after = made.versions[step]
-    expected = of_run(made.findings(after), step)
+def test_the_feed_of_a_run_has_its_findings(spark: SparkSession, made: Made) -> None:
+    expected = made.rows(made.versions["two"][1], "two")
     assert expected
-    assert feed(spark, made, step) == {"insert": expected}
+    assert feed(spark, made, "two") == {"insert": expected}
 
 
 def test_the_feed_of_a_run_made_again_has_what_went_and_what_came(spark: SparkSession, made: Made) -> None:
-    before, after = made.versions["old again"]
-    went, came = of_run(made.findings(before), "old"), of_run(made.findings(after), "old")
-    assert 0 < len(came) < len(went)
-    assert feed(spark, made, "old again") == {"delete": went, "insert": came}
+    before, after = made.versions["again"]
+    went, came = made.rows(before, "one"), made.rows(after, "one")
+    assert 0 < len(went) < len(came)
+    assert feed(spark, made, "again") == {"delete": went, "insert": came}
 
 
 def test_the_feed_of_maintain_has_the_findings_of_the_removed_run_and_nothing_of_what_it_merged(spark: SparkSession, made: Made) -> None:
     before, after = made.versions["maintain"]
-    gone = of_run(made.findings(before), "old")
+    gone = made.rows(before, "one")
     assert gone
-    assert not of_run(made.findings(after), "old")
+    assert not made.rows(after, "one")
     assert feed(spark, made, "maintain") == {"delete": gone}
     assert len(DeltaTable(str(made.place / "findings")).file_uris()) == 1, "what stays was merged"
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_delta_rs_and_duckdb_read_what_spark_does(spark: SparkSession, made: Made, table: Any) -> None:
-    place = made.place / table.name
-    found = spark.read.format("delta").load(str(place)).toArrow()
-    expected = comparable(found)
-    assert comparable(in_delta_rs(place)) == expected
-    assert comparable(in_duckdb(place)) == expected
-    assert in_duckdb(place).num_rows == found.num_rows
+def test_delta_rs_and_duckdb_read_what_spark_does(spark: SparkSession, made: Made) -> None:
+    for table in TABLES:
+        place = made.place / table.name
+        found = spark.read.format("delta").load(str(place)).toArrow()
+        assert comparable(in_delta_rs(place)) == comparable(in_duckdb(place)) == comparable(found), table.name
 
 
 def test_only_a_few_tables_are_empty(made: Made) -> None:
