@@ -22,7 +22,7 @@ BROKER = ROOT / "tests" / "data" / "sample" / "committed-loss" / "broker-1"
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process of the tests keeps its priority."""
-    monkeypatch.setattr("replica_audit.collect.pace.step_back", lambda: None)
+    monkeypatch.setattr("replica_audit.collect.pace.lower_priority", lambda: None)
 
 
 @pytest.fixture

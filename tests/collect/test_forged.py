@@ -185,7 +185,7 @@ def test_more_small_files_than_a_worker_has_memory_for_are_refused(collected: Pa
 
 def test_small_files_are_counted_whatever_the_file_says(collected: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(collected_rows, "_MOST_SMALL_FILE_BYTES", 100)
-    monkeypatch.setattr(collected_rows, "_said_bytes", lambda _metadata: 0)
+    monkeypatch.setattr(collected_rows, "_declared_bytes", lambda _metadata: 0)
     replicas, (problem,) = listed(collected)
     assert (replicas, problem.code) == ([], "too-large")
 
@@ -193,7 +193,7 @@ def test_small_files_are_counted_whatever_the_file_says(collected: Path, monkeyp
 _FOOTERS = """
 import io, random, struct, sys
 from pathlib import Path
-from replica_audit.formats.collection.collected_rows import opened_rows, told
+from replica_audit.formats.collection.collected_rows import errors_as_forged, opened_rows
 from replica_audit.formats.collection.collected_rows import _opened
 store, small, changed = map(Path, sys.argv[1:])
 sound = 0
@@ -205,7 +205,7 @@ for path, most in ((store, 700), (small, 300)):
         content[chance.randrange(len(whole) - size, len(whole) - 8)] ^= 1 << chance.randrange(8)
         changed.write_bytes(content)
         try:
-            with told(), opened_rows(io.BytesIO(content)) if path == store else _opened(changed, len(content)) as file:
+            with errors_as_forged(), opened_rows(io.BytesIO(content)) if path == store else _opened(changed, len(content)) as file:
                 for _rows in file.iter_batches(1000):
                     pass
             sound += 1

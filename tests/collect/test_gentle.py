@@ -61,7 +61,7 @@ def test_the_pace_is_kept(rate: int) -> None:
     clock = Clock()
     pace = Pace(rate, clock=lambda: clock.now, sleep=clock.sleep)
     for _chunk in range(100):
-        pace.take(rate // 10 or 1)
+        pace.wait_for(rate // 10 or 1)
     assert clock.slept == pytest.approx(99 * (rate // 10 or 1) / rate)
     assert pace.bytes_read == 100 * (rate // 10 or 1)
 
@@ -70,10 +70,10 @@ def test_time_that_was_not_used_is_lost() -> None:
     """A collection that waited for something else does not make up for it."""
     clock = Clock()
     pace = Pace(100, clock=lambda: clock.now, sleep=clock.sleep)
-    pace.take(100)
+    pace.wait_for(100)
     clock.now += 1_000
     for _second in range(5):
-        pace.take(100)
+        pace.wait_for(100)
     assert clock.slept == pytest.approx(4)
 
 
@@ -81,7 +81,7 @@ def test_without_a_limit_nothing_is_waited_for() -> None:
     clock = Clock()
     pace = Pace(None, clock=lambda: clock.now, sleep=clock.sleep)
     for _chunk in range(100):
-        pace.take(1 << 40)
+        pace.wait_for(1 << 40)
     assert clock.slept == 0
 
 

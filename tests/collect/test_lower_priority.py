@@ -9,9 +9,9 @@ import psutil
 
 _ASKED = """
 import psutil
-from replica_audit.collect.pace import step_back
-step_back()
-step_back()
+from replica_audit.collect.pace import lower_priority
+lower_priority()
+lower_priority()
 this = psutil.Process()
 print(this.nice(), *this.ionice())
 """

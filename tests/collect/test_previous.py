@@ -254,7 +254,7 @@ def test_without_the_right_to_read_it() -> None:
 
 
 def test_the_command(broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replica_audit.collect.pace.step_back", lambda: None)
+    monkeypatch.setattr("replica_audit.collect.pace.lower_priority", lambda: None)
     command = ["collect", "--log-dir", str(broker.path), "--output", str(tmp_path / "out"), "--replace", "--since", str(tmp_path / "out")]
     assert cli.main(command) == 0
     first = capsys.readouterr().err

@@ -185,7 +185,7 @@ def test_what_somebody_put_there_is_not_touched(nights: Nights) -> None:
 
 
 def test_what_a_user_sees(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replica_audit.collect.pace.step_back", lambda: None)
+    monkeypatch.setattr("replica_audit.collect.pace.lower_priority", lambda: None)
     ending = nights.output.parent / "ending.json"
     options = ["--log-dir", nights.log_dir, "--output", nights.output, "--replace", "--since", nights.output]
 

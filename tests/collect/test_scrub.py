@@ -170,7 +170,7 @@ class TestTimeLimit:
 
     def limited(self, monkeypatch: pytest.MonkeyPatch, segments: int) -> None:
         """Time passes by the segments that are verified: one takes a minute."""
-        real: Callable[..., bool] = scrub.Scrub.takes
+        real: Callable[..., bool] = scrub.Scrub.is_due
         clock = [0.0]
 
         def takes(self: scrub.Scrub, *arguments: Any) -> bool:
@@ -180,7 +180,7 @@ class TestTimeLimit:
             clock[0] += 60 * is_taken
             return is_taken
 
-        monkeypatch.setattr(scrub.Scrub, "takes", takes)
+        monkeypatch.setattr(scrub.Scrub, "is_due", takes)
 
     def test_it_ends_and_goes_on(self, broker: Broker, nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
         first = nights.collect()

@@ -94,7 +94,7 @@ def test_bytes_that_differ_though_size_and_times_do_not(broker: Broker, tmp_path
         stream.seek(-1, os.SEEK_END)
         stream.write(b"\xff")
     with monkeypatch.context() as patch:
-        patch.setattr("replica_audit.collect.taking_over.difference", lambda *_args: None)
+        patch.setattr("replica_audit.collect.segment_reuse.difference", lambda *_args: None)
         second = taken(broker.path, tmp_path / "second", since=first.folder)
     assert causes(second)[ReadCause.ENDS] == 1
     assert held(second) == held(taken(broker.path, tmp_path / "full"))

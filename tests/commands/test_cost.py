@@ -83,7 +83,7 @@ def test_text_counts_as_it_is_unpacked(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_what_was_collected_is_small(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replica_audit.collect.pace.step_back", lambda: None)
+    monkeypatch.setattr("replica_audit.collect.pace.lower_priority", lambda: None)
     for broker in sorted(LOSS.glob("broker-*")):
         places = [word for folder in sorted(broker.glob("data-*")) for word in ("--log-dir", str(folder))]
         assert cli.main(["collect", *places, "--output", str(tmp_path / "out")]) == 0

@@ -161,7 +161,7 @@ def test_what_a_recovery_would_cut_off_is_not_digested(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("with_index", [True, False])
 def test_collected_logs_are_compared_too(tmp_path: Path, with_index: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replica_audit.collect.pace.step_back", lambda: None)
+    monkeypatch.setattr("replica_audit.collect.pace.lower_priority", lambda: None)
     Cluster(disks={1: disk(SHORT), 2: disk(SHORT, other_from=5)}, leader_epoch=2).audit(tmp_path, RULE)
     (home,) = tmp_path.iterdir()
     for broker in (1, 2):
@@ -291,7 +291,7 @@ class TestEveryRecord:
         assert (row["verdict"], row["differing_records"], found) == ("content_mismatch", None, [])
 
     def test_a_collection_has_no_records(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("replica_audit.collect.pace.step_back", lambda: None)
+        monkeypatch.setattr("replica_audit.collect.pace.lower_priority", lambda: None)
         Cluster(disks={1: disk(SHORT), 2: disk(SHORT, other_from=5)}, leader_epoch=2).audit(tmp_path, RULE)
         (home,) = tmp_path.iterdir()
         for broker in (1, 2):

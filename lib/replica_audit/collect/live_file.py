@@ -27,21 +27,21 @@ class LiveFile(io.RawIOBase):
     """A file of a fixed size, read from its beginning on: as a raw stream, or by its descriptor between `admit` and `release`."""
 
     def __init__(self, fd: int, size: int, pace: Pace, *, is_hot: bool = False, is_sequential: bool = True) -> None:
-        """Read from a descriptor, which is closed with the file.
+        """Take over an open descriptor, which `close` closes.
 
         Args:
             fd: open for reading.
-            size: as long as the file counts.
-            pace: to keep.
-            is_hot: whether the broker is likely to have it cached, where the system does not tell.
-            is_sequential: whether all of it will be read, and so may be asked of the disk in advance.
+            size: length at which the file ends for this reader.
+            pace: limits the rate.
+            is_hot: True if the broker is likely to have it cached, where the OS cannot say.
+            is_sequential: True if all of it will be read, so that reading ahead pays.
         """
         super().__init__()
         self.size, self.pace, self.is_sequential = size, pace, is_sequential
         self._fd, self._is_hot = fd, is_hot
         self._position = 0
-        self._seen = 0  # of the blocks before it is known whether they were cached
-        self._ours: deque[tuple[int, int]] = deque()  # those that were not
+        self._probed_to = 0  # blocks before it were probed for being cached
+        self._uncached: deque[tuple[int, int]] = deque()
         self._can_tell = _NOWAIT is not None
         self._probe = bytearray(1)
         self._zeros_from = _end_of_data(fd)
@@ -49,15 +49,15 @@ class LiveFile(io.RawIOBase):
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)  # what is read ahead is decided here
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """Return the descriptor."""
         return self._fd
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
@@ -67,12 +67,12 @@ class LiveFile(io.RawIOBase):
         return self._position
 
     def tell(self) -> int:
-        """Where the next byte is read."""
+        """Return the position of the next byte."""
         return self._position
 
     def readinto(self, buffer: Any, /) -> int:
         """Read up to as much as fits, 0 at the end. A file that was made longer in advance is known to end in zeros without reading."""
-        wanted = min(len(buffer), self.size - self._position, self.pace.at_once(len(buffer)))
+        wanted = min(len(buffer), self.size - self._position, self.pace.chunk_size(len(buffer)))
         if wanted <= 0:
             return 0
         begin, view = self._position, memoryview(buffer)[:wanted]
@@ -82,7 +82,7 @@ class LiveFile(io.RawIOBase):
             return wanted
         self.admit(begin, begin + wanted)
         if not self.is_sequential:
-            self.pace.take(wanted)
+            self.pace.wait_for(wanted)
         count = os.preadv(self._fd, [view], begin)
         self._position += count
         self.release(self._position if self.is_sequential else begin + _BLOCK)
@@ -92,24 +92,24 @@ class LiveFile(io.RawIOBase):
         """Note which of the bytes are not in the page cache. Where all of the file is read, wait until those up to `end` may be."""
         ahead = _AHEAD if self.is_sequential and self.pace.rate is None else 0
         size = self.size if self._zeros_from is None else min(self.size, self._zeros_from)
-        first = max(self._seen, begin - begin % _BLOCK)
+        first = max(self._probed_to, begin - begin % _BLOCK)
         while first < min(end + ahead, size):
             last = min(first + _BLOCK, size)
             if self.is_sequential:
-                last = min(last, first + self.pace.at_once(_BLOCK))
-                self.pace.take(last - first)
+                last = min(last, first + self.pace.chunk_size(_BLOCK))
+                self.pace.wait_for(last - first)
             if not self._is_cached((first + last) // 2):
-                self._ours.append((first, last))
+                self._uncached.append((first, last))
                 if ahead and _CAN_ADVISE:
                     os.posix_fadvise(self._fd, first, last - first, os.POSIX_FADV_WILLNEED)
-            self._seen = first = last
+            self._probed_to = first = last
 
     def release(self, position: int) -> None:
-        """Give back the cache of what was read up to a byte."""
-        while self._ours and self._ours[0][1] <= position:
-            first, last = self._ours.popleft()
-            while self._ours and self._ours[0][0] == last and self._ours[0][1] <= position:
-                last = self._ours.popleft()[1]
+        """Drop from the page cache what this reader brought in, up to a byte."""
+        while self._uncached and self._uncached[0][1] <= position:
+            first, last = self._uncached.popleft()
+            while self._uncached and self._uncached[0][0] == last and self._uncached[0][1] <= position:
+                last = self._uncached.popleft()[1]
             if _CAN_ADVISE:
                 os.posix_fadvise(self._fd, first - first % _PAGE, last - first + first % _PAGE, os.POSIX_FADV_DONTNEED)
 
@@ -124,16 +124,16 @@ class LiveFile(io.RawIOBase):
         return self._is_hot
 
     def close(self) -> None:
-        """Give back what is left, and the descriptor."""
+        """Drop what is left from the page cache, and close the descriptor."""
         if not self.closed:
             with suppress(OSError):
-                self.release(self._seen)
+                self.release(self._probed_to)
             os.close(self._fd)
         super().close()
 
 
 def _end_of_data(fd: int) -> int | None:
-    """Where the hole begins that a file ends in; None if it does not."""
+    """Return the position of the hole at the end of a file; None if it does not end in one."""
     if not _CAN_SEEK_HOLES:
         return None
     hole = 0

@@ -30,8 +30,8 @@ from replica_audit.collect.scrub import Scrub
 from replica_audit.collect.second_look import CapturedEnd, captured_end, look_again
 from replica_audit.collect.segment_capture import SegmentCapture, copy_file
 from replica_audit.collect.segment_reading import LiveSegmentReader
+from replica_audit.collect.segment_reuse import SegmentReuse
 from replica_audit.collect.segment_rows import SegmentRows
-from replica_audit.collect.taking_over import TakingOver
 from replica_audit.errors import CheckpointError, InputError
 from replica_audit.files.locations import entries
 from replica_audit.files.opened import open_descriptor, open_folder
@@ -132,7 +132,7 @@ class LogDirCapture:
         self._offsets = OffsetEntries(path, {})
         self._was_clean: tuple[int, int] | None = None
         self._files: _Files | None = None
-        self._earlier: TakingOver | None = None
+        self._reuse: SegmentReuse | None = None
         self.is_in_use: bool | None = None
 
     def begin(self, previous: Previous | None, scrub: Scrub | None, *, is_incremental: bool) -> None:
@@ -167,9 +167,9 @@ class LogDirCapture:
         segments = SegmentCapture(self._reader, self._pace, is_live=bool(self.is_in_use))
         verifying = SegmentCapture(LiveSegmentReader(verify_crc=True), self._pace, is_live=bool(self.is_in_use))
         if is_incremental:
-            found_rows = previous.rows_of(self.path, self.meta.directory_id if self.meta else None) if previous else None
-            self._earlier = TakingOver(found_rows, self._pace, scrub, verify_crc=self._reader.verify_crc)
-        made = SegmentRows(self.folder, self._output, segments, self._earlier, verifying, has_index=self._has_index)
+            previous_rows = previous.rows_of(self.path, self.meta.directory_id if self.meta else None) if previous else None
+            self._reuse = SegmentReuse(previous_rows, self._pace, scrub, verify_crc=self._reader.verify_crc)
+        made = SegmentRows(self.folder, self._output, segments, self._reuse, verifying, has_index=self._has_index)
         self._replica_reader = ReplicaReader(self.path, made, self._files.spool)
 
     def _copy(self, name: str, content: bytes) -> None:
@@ -189,7 +189,7 @@ class LogDirCapture:
 
     def rank(self, directory: str) -> int:
         """Where a replica directory belongs in the order of the run: those with smaller numbers come first."""
-        return self._earlier.rank(directory) if self._earlier is not None else 0
+        return self._reuse.rank(directory) if self._reuse is not None else 0
 
     def directories(self) -> Iterator[tuple[str, log_dir.ReplicaDirectory, int]]:
         """Name, parsed name and inode of every replica directory that is there now.
@@ -245,7 +245,7 @@ class LogDirCapture:
             files=tuple(sorted(found.small)),
             is_copied=is_copied,
             later=later,
-            taken_over=len(found.taken_over),
+            taken_over=len(found.reused),
             verified_at_ms=found.verified_at_ms,
         )
         self.causes[directory] = Counter(found.causes.values())

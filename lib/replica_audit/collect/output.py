@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from replica_audit.collect.kept_collection import KeptCollection, kept_of, unread_paths
+from replica_audit.collect.retained_collection import RetainedCollection, retained_collection, unread_paths
 from replica_audit.errors import MetadataError, OutputError, UsageError
 from replica_audit.formats.collection.manifest import MANIFEST, Manifest, content, read
 from replica_audit.formats.log_dir.names import kept_name, unfinished_name
@@ -22,10 +22,10 @@ _RESERVE = 1 << 30  # bytes that stay free on a disk that the broker writes to, 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Tell what goes wrong while a file of the output is written from what goes wrong while one of the broker's is read.
+    """Raise errors of writing the output as OutputError, apart from errors of reading the broker's files.
 
     Raises:
-        OutputError: in the place of OSError.
+        OutputError: instead of OSError.
     """
     try:
         yield
@@ -34,24 +34,24 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def abandon(writer: pq.ParquetWriter) -> None:
-    """Let go of a file that cannot be completed, or is not to be: its writer would else try when it is collected as garbage."""
+    """Keep a writer from completing its file when it is collected as garbage."""
     writer.is_open = False
 
 
 class Output:
-    """A collection being written. `folder` is where it is until `finish`; it holds a lock, which ends with the process."""
+    """A collection that is being written. `folder` holds it until `finish`, and a lock, which ends with the process."""
 
     def __init__(self, root: Path, broker_id: int, *, replace: bool, log_dirs: Sequence[Path]) -> None:
-        """Make the folder; what a killed run left there goes.
+        """Create the folder, and remove what a killed run left in it.
 
         Args:
             root: in which the collection appears as `broker-ID`.
             broker_id: of the broker.
             replace: whether an earlier collection there is replaced.
-            log_dirs: the broker's, which nothing may be written to.
+            log_dirs: of the broker; nothing may be written to them.
 
         Raises:
-            UsageError: there is something already, another run is at it, or it lies in a log directory.
+            UsageError: the target exists, another run is writing it, or it lies in a log directory.
             OutputError: it cannot be made.
         """
         self.target = root / f"broker-{broker_id}"
@@ -67,7 +67,7 @@ class Output:
                 refuse_shared(f"--output {root}", self._root)
                 for path in (self.target, self.folder, self._replaced, self._kept):
                     refuse_foreign(f"--output {root}", path)
-            self._lock = self._locked()
+            self._lock = self._lock_folder()
         except BaseException:
             os.close(self._root)
             raise
@@ -75,10 +75,11 @@ class Output:
             self._check_collection(self._kept)
             self._check_replaced()
             self._restore()
-            there = self._check_collection(self.target)
-            if there is not None and not replace:
+            existing = self._check_collection(self.target)
+            if existing is not None and not replace:
                 raise UsageError(
-                    f"{self.target} is a collection already, of broker {there.broker_id}: give --replace to replace it, or another --output"
+                    f"{self.target} is a collection already, of broker {existing.broker_id}: "
+                    "give --replace to replace it, or another --output"
                 )
             self._shared = any(_device(path) == os.fstat(self._lock).st_dev for path in log_dirs)
             with writing(self.folder):
@@ -87,7 +88,7 @@ class Output:
             self.abandon()
             raise
 
-    def _locked(self) -> int:
+    def _lock_folder(self) -> int:
         with writing(self.folder):
             lock = open_own(f"--output {self.target.parent}", self.folder)
         try:
@@ -100,19 +101,19 @@ class Output:
         return lock
 
     def _restore(self) -> None:
-        """Undo the replacement that a killed run was in the middle of, or complete it."""
+        """Undo or complete the replacement that a killed run left half done."""
         if self._replaced.exists():
-            there = self._check_collection(self.target)
+            existing = self._check_collection(self.target)
             with writing(self._replaced):
-                if there is not None:
-                    self._put_away(there)
+                if existing is not None:
+                    self._retire_replaced(existing)
                 else:
                     self._rename(self._replaced, self.target)
 
-    def _put_away(self, newest: Manifest) -> KeptCollection | None:
-        """Remove the collection that was replaced by the `newest`, or keep it."""
+    def _retire_replaced(self, newest: Manifest) -> RetainedCollection | None:
+        """Remove the collection that `newest` replaced, or keep it in the hidden folder."""
         try:
-            kept = kept_of(self._replaced, unread_paths(newest), self._kept)
+            kept = retained_collection(self._replaced, unread_paths(newest), self._kept)
         except MetadataError as error:
             raise OutputError(f"{self._kept}: {error.reason}") from None
         if kept is not None and kept.is_new:
@@ -138,7 +139,7 @@ class Output:
 
     @staticmethod
     def _check_collection(path: Path) -> Manifest | None:
-        """The manifest of the collection that is there; None if nothing is."""
+        """Return the manifest of the collection at a path; None if nothing is there."""
         if not os.path.lexists(path):
             return None
         try:
@@ -150,7 +151,7 @@ class Output:
             ) from None
 
     def make_folder(self, path: Path) -> None:
-        """Make a folder in it.
+        """Create a folder of the collection.
 
         Raises:
             OutputError: it cannot be made.
@@ -159,7 +160,7 @@ class Output:
             path.mkdir(parents=True, exist_ok=True)
 
     def write(self, path: Path, what: bytes) -> None:
-        """Write a small file in it.
+        """Write a small file of the collection.
 
         Raises:
             OutputError: it cannot be written.
@@ -168,7 +169,7 @@ class Output:
             path.write_bytes(what)
 
     def remove(self, path: Path) -> None:
-        """Take a folder in it away, if it is there.
+        """Remove a folder of the collection, if it exists.
 
         Raises:
             OutputError: it cannot be removed.
@@ -178,7 +179,7 @@ class Output:
                 shutil.rmtree(path)
 
     def check_room(self) -> None:
-        """See to it that the broker is left some of a disk that both write to.
+        """Check that enough is free on a disk that the broker writes to, too.
 
         Raises:
             OutputError: too little is free.
@@ -191,8 +192,8 @@ class Output:
                     "give an --output on another disk"
                 )
 
-    def finish(self, manifest: Manifest) -> KeptCollection | None:
-        """Write the manifest, have everything on disk, and give the folder its name; returns the earlier collection that is kept.
+    def finish(self, manifest: Manifest) -> RetainedCollection | None:
+        """Write the manifest, sync everything, and rename the folder; return the earlier collection that is kept.
 
         Raises:
             OutputError: that cannot be done.
@@ -212,7 +213,7 @@ class Output:
             with suppress(FileNotFoundError):
                 os.unlink(MARKER, dir_fd=self._lock)
             os.fsync(self._root)
-            kept = self._put_away(manifest)
+            kept = self._retire_replaced(manifest)
             if self.folder.exists():
                 remove_own(self._root, self.folder.name)
         self._close()
@@ -223,7 +224,7 @@ class Output:
             os.close(descriptor)
 
     def abandon(self) -> None:
-        """Take everything away that was written."""
+        """Remove everything that was written."""
         with suppress(OSError):
             remove_own(self._root, self.folder.name)
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Keeping out of the broker's way: bytes per second, and the lowest priority for CPU and disk that there is."""
+"""Limits on what `collect` takes from the broker: bytes per second, and the lowest priority for CPU and disk."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import suppress
 
 import psutil
 
-_LEAST = 1 << 14
-_LOWEST = 7
+_MIN_CHUNK = 1 << 14
+_LOWEST_IO_PRIORITY = 7
 
 
 class Pace:
-    """How fast files are read. `bytes_read` is how much was, so far."""
+    """Limit on the rate of reading. `bytes_read` is the number of bytes read so far."""
 
     def __init__(
         self,
@@ -24,18 +24,18 @@ class Pace:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """Allow `rate` bytes a second, None: as many as there come; call `progress` often."""
+        """Allow `rate` bytes a second (None: unlimited); call `progress` often."""
         self.rate = rate
         self.bytes_read = 0
         self._progress, self._clock, self._sleep = progress, clock, sleep
         self._free_at = clock()
 
-    def at_once(self, most: int) -> int:
-        """How much to ask for in one go, `most` at most: about a quarter of a second's worth."""
-        return most if self.rate is None else max(_LEAST, min(most, self.rate // 4))
+    def chunk_size(self, most: int) -> int:
+        """Number of bytes to read at once: about a quarter of a second of the rate, at most `most`."""
+        return most if self.rate is None else max(_MIN_CHUNK, min(most, self.rate // 4))
 
-    def take(self, size: int) -> None:
-        """Wait until what was read before has had its time; then `size` bytes may be read."""
+    def wait_for(self, size: int) -> None:
+        """Wait until the rate allows another `size` bytes."""
         self.bytes_read += size
         if self._progress:
             self._progress()
@@ -47,12 +47,12 @@ class Pace:
         self._free_at = max(self._free_at, now) + size / self.rate
 
 
-def step_back() -> None:
-    """Let every other process have CPU and disk first, as far as the system lets itself be told."""
+def lower_priority() -> None:
+    """Give this process the lowest priority for CPU and disk, where the OS allows it."""
     this = psutil.Process()
     with suppress(OSError, psutil.Error):
         this.nice(19)
     if sys.platform == "linux":
         with suppress(OSError, psutil.Error):
             # not the idle class: where a scheduler knows it, a busy broker would stop the collection for good
-            this.ionice(psutil.IOPRIO_CLASS_BE, _LOWEST)
+            this.ionice(psutil.IOPRIO_CLASS_BE, _LOWEST_IO_PRIORITY)

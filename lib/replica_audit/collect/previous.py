@@ -1,4 +1,4 @@
-"""The earlier collection that `--since` names: found, and found to be of the same broker and of the same code, or not used.
+"""The earlier collection that `--since` names, used if it is of the same broker and was read by the same code.
 
 What an operator got wrong is refused: a folder of another broker or cluster. What may be in any night is said, and all is read: there is
 none yet, it was copied in part, a disk damaged it, another release wrote it.
@@ -38,17 +38,17 @@ class Previous:
         self.opened: list[PreviousRows] = []
 
     def rows_of(self, path: Path, directory_id: str | None) -> PreviousRows | None:
-        """The rows of a log directory, known by its path, else by its id; None if there are none that can be used.
+        """Return the rows of a log directory, found by its path, else by its id; None if they cannot be used.
 
         Args:
             path: of the log directory on the broker.
             directory_id: what its `meta.properties` says.
         """
-        said = _said_of(self.manifest.log_dirs, str(path), directory_id)
-        if said is None:
+        entry = _entry_of(self.manifest.log_dirs, str(path), directory_id)
+        if entry is None:
             self._tell(f"{self.folder}: it has no log directory {path}; {_ALL_IS_READ} there")
             return None
-        log_dir = CollectedLogDir(folder=self.folder / said.folder, said=said)
+        log_dir = CollectedLogDir(folder=self.folder / entry.folder, said=entry)
         try:
             rows = PreviousRows(log_dir)
         except OSError as error:
@@ -59,23 +59,23 @@ class Previous:
         return rows
 
     def close(self) -> None:
-        """Let go of its files."""
+        """Close its files."""
         for rows in self.opened:
             rows.close()
 
 
-def _said_of(log_dirs: Sequence[CapturedLogDir], path: str, directory_id: str | None) -> CapturedLogDir | None:
+def _entry_of(log_dirs: Sequence[CapturedLogDir], path: str, directory_id: str | None) -> CapturedLogDir | None:
     by_path = next((one for one in log_dirs if one.path == path), None)
     return by_path or next((one for one in log_dirs if directory_id and one.directory_id == directory_id), None)
 
 
 def previous_of(since: Path, origin: Origin, tell: Callable[[str], None]) -> Previous | None:
-    """The collection that is in a folder, or in one for outputs.
+    """Open the earlier collection in a folder, or in the folder `broker-ID` below it.
 
     Args:
         since: the folder `broker-ID` of a collection, or that which holds it.
-        origin: whose files are collected.
-        tell: takes a line for a person, where no row can be taken over.
+        origin: identity of the broker that is collected now.
+        tell: takes a line for a person where nothing can be reused.
 
     Returns:
         None if every segment has to be read.

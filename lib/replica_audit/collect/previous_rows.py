@@ -19,21 +19,21 @@ from replica_audit.formats.collection.collected_rows import (
     check_file,
     check_scan,
     check_segment,
+    errors_as_forged,
     opened_rows,
+    reports_descending_offsets,
     runs_fit,
-    tells_that_offsets_go_back,
-    told,
     unpacked,
 )
 
 _KEYS = ["capture", "directory"]
-_LOOKED_AT = ["name", "base_offset", "swap", "size_bytes", "batch_count", "index_bytes", "damaged", "failed", "problems"]
-_LOOKED_AT += ["identity", "verified_at_ms", "kept_crc32c", *_KEYS]
+_SEGMENT_COLUMNS = ["name", "base_offset", "swap", "size_bytes", "batch_count", "index_bytes", "damaged", "failed", "problems"]
+_SEGMENT_COLUMNS += ["identity", "verified_at_ms", "kept_crc32c", *_KEYS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviousSegment:
-    """A segment as it was collected: `place` is that of its row, `identity` is None where there is nothing to hold against the file.
+    """A segment as it was collected: `place` is the position of its row, `identity` is None where none was recorded.
 
     `index_bytes` is None where there is no index of its batches, `kept_crc32c` where there is neither an index nor a copy.
     """
@@ -52,7 +52,7 @@ class PreviousRows:
     """The rows of one log directory."""
 
     def __init__(self, log_dir: CollectedLogDir) -> None:
-        """Open them.
+        """Open the rows, and check them against the manifest.
 
         Raises:
             OSError: they cannot be read, or (ForgedError) are not those that were collected.
@@ -66,19 +66,19 @@ class PreviousRows:
                 problem = "it was replaced meanwhile"
             if problem is not None:
                 raise ForgedError(problem)
-            with told():
+            with errors_as_forged():
                 self._file = opened_rows(self._stream)
                 check_file(self._file, log_dir.said.segments_bytes, ROWS)
-                self._ranges = self._found()
+                self._ranges = self._row_ranges()
         except BaseException:
             self._stream.close()
             raise
         self._directory: tuple[str, dict[str, PreviousSegment]] = ("", {})
-        self._looked_at: tuple[int, pa.Table | None] = (-1, None)
-        self._whole: tuple[int, pa.Table | None] = (-1, None)
+        self._segment_group: tuple[int, pa.Table | None] = (-1, None)
+        self._full_group: tuple[int, pa.Table | None] = (-1, None)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._stream.close()
 
     def _group(self, group: int, columns: list[str] | None = None) -> pa.Table:
@@ -86,8 +86,8 @@ class PreviousRows:
         schema = pa.schema([ROWS.field(name) for name in found.schema.names])
         return pa.Table.from_batches([unpacked(rows) for rows in found.to_batches()], schema)
 
-    def _found(self) -> dict[str, list[tuple[int, int, int]]]:
-        """Where the rows of each replica directory are: row group, first row, end (exclusive)."""
+    def _row_ranges(self) -> dict[str, list[tuple[int, int, int]]]:
+        """Positions of the rows of each replica directory: row group, first row, end (exclusive)."""
         captures = {directory: replica.capture for directory, replica in self._log_dir.captured.items()}
         found: dict[str, list[tuple[int, int, int]]] = {}
         for group in range(self._file.num_row_groups):
@@ -112,14 +112,14 @@ class PreviousRows:
         return self._log_dir.said.path
 
     def all_segments(self) -> Iterator[tuple[str, str, PreviousSegment]]:
-        """Every segment that might be taken over, with `path` and its replica directory."""
+        """Every segment that may be reused, with `path` and its replica directory."""
         for directory in self._ranges:
             for segment in self._segments(directory):
                 if segment.identity is not None and not segment.has_problems:
                     yield self.path, directory, segment
 
     def of(self, directory: str) -> Mapping[str, PreviousSegment]:
-        """The segments of a replica directory, by name; those that no segment can have are left out."""
+        """Segments of a replica directory by name; rows that cannot be of a segment are left out."""
         if self._directory[0] != directory:
             self._directory = (directory, {one.name: one for one in self._segments(directory)})
         return self._directory[1]
@@ -127,15 +127,15 @@ class PreviousRows:
     def _segments(self, directory: str) -> Iterator[PreviousSegment]:
         for group, first, end in self._ranges.get(directory, ()):
             try:
-                with told():
-                    if self._looked_at[0] != group:
-                        self._looked_at = (group, self._group(group, _LOOKED_AT))
-                    rows = cast(pa.Table, self._looked_at[1]).slice(first, end - first).to_pylist()
+                with errors_as_forged():
+                    if self._segment_group[0] != group:
+                        self._segment_group = (group, self._group(group, _SEGMENT_COLUMNS))
+                    rows = cast(pa.Table, self._segment_group[1]).slice(first, end - first).to_pylist()
             except OSError:
                 continue  # damaged since it was opened
             for number, row in enumerate(rows, first):
                 try:
-                    with told():
+                    with errors_as_forged():
                         check_segment(row)
                         made = _segment(row, (group, number))
                 except ForgedError:
@@ -149,15 +149,15 @@ class PreviousRows:
             OSError: it cannot be read, or (ForgedError) cannot be the row of this segment.
         """
         group, number = segment.place
-        with told():
-            if self._whole[0] != group:
-                self._whole = (-1, None)  # not two of them at a time
-                self._whole = (group, self._group(group))
-            table = cast(pa.Table, self._whole[1]).slice(number, 1)
+        with errors_as_forged():
+            if self._full_group[0] != group:
+                self._full_group = (-1, None)  # not two of them at a time
+                self._full_group = (group, self._group(group))
+            table = cast(pa.Table, self._full_group[1]).slice(number, 1)
             (row,) = table.to_pylist()
             runs = cast("pa.ListArray[Any]", table["runs"].combine_chunks())
             check_segment(row)
-            check_scan(row, has_runs=runs_fit(runs, [tells_that_offsets_go_back(row)])[0])
+            check_scan(row, has_runs=runs_fit(runs, [reports_descending_offsets(row)])[0])
             if (row["directory"], row["name"]) != (directory, segment.name):
                 raise ForgedError(f"a row of {row['directory']} in the place of one of {directory}")
             if row["batch_count"] != sum(run["batch_count"] for run in row["runs"]):
@@ -165,11 +165,11 @@ class PreviousRows:
         return row
 
     def index(self, directory: str, segment: PreviousSegment) -> Path:
-        """Where the index of a segment's batches is, if there is one."""
+        """Path of the batch index of a segment, if there is one."""
         return self._log_dir.folder / index_path(directory, segment.name)
 
     def copy(self, directory: str, segment: PreviousSegment) -> Path:
-        """Where the copy of a segment is, if there is one."""
+        """Path of the copy of a segment, if there is one."""
         return self._log_dir.folder / directory / segment.name
 
 

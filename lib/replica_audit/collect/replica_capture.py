@@ -53,7 +53,7 @@ class _View(NamedTuple):
 class ReplicaCapture:
     """What was captured of a replica. `places` are those of its segments' rows in the spool, by name.
 
-    `taken_over` are the names of the segments whose rows are of an earlier collection, `causes` says why others were read all the same.
+    `reused` are the names of the segments whose rows are of an earlier collection, `causes` says why others were read all the same.
     """
 
     directory: str
@@ -64,7 +64,7 @@ class ReplicaCapture:
     reads: dict[str, Read] = field(default_factory=dict)
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
     causes: dict[str, ReadCause] = field(default_factory=dict)
-    taken_over: set[str] = field(default_factory=set)
+    reused: set[str] = field(default_factory=set)
     is_settled: bool = True
 
     @property
@@ -106,7 +106,7 @@ class ReplicaReader:
             view = _view(fd)
             self._forget_changed(made, view, fd)
             missed = self._read_new(made, view, path, fd, is_copied=is_copied)
-            _check_there(path, made.inode)
+            _check_unmoved(path, made.inode)
             made.is_settled = self._holds(made, view, missed, fd)
             # a directory is made before its first segment
             if made.is_settled and (made.reads or made.unread or not self._segments.is_live):
@@ -126,7 +126,7 @@ class ReplicaReader:
         made.reads.pop(name, None)
         made.places.pop(name, None)
         made.causes.pop(name, None)
-        made.taken_over.discard(name)
+        made.reused.discard(name)
         self._segments.forget(made.directory, name)
 
     def _read_new(self, made: ReplicaCapture, view: _View, path: Path, fd: int, *, is_copied: bool) -> set[str]:
@@ -153,8 +153,8 @@ class ReplicaReader:
     def _read_one(self, made: ReplicaCapture, listed: Listed, *, is_copied: bool) -> None:
         row = self._segments.make(made.directory, listed, is_copied=is_copied)
         made.reads[listed.name], made.places[listed.name] = row.read, self._spool.put(row.content)
-        if row.is_taken_over:
-            made.taken_over.add(listed.name)
+        if row.is_reused:
+            made.reused.add(listed.name)
         if row.cause is not None:
             made.causes[listed.name] = row.cause
 
@@ -193,7 +193,7 @@ def _opened(path: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def _check_there(path: Path, inode: int) -> None:
+def _check_unmoved(path: Path, inode: int) -> None:
     try:
         is_there = path.stat().st_ino == inode
     except OSError:

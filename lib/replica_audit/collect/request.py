@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from replica_audit.collect.kept_collection import KeptCollection
+from replica_audit.collect.retained_collection import RetainedCollection
 from replica_audit.formats.collection.manifest import Manifest, Unread, utc_text
 
 
@@ -41,7 +41,7 @@ class CollectResult:
 
     folder: Path
     manifest: Manifest
-    kept: KeptCollection | None = None
+    kept: RetainedCollection | None = None
 
     @property
     def unread(self) -> tuple[Unread, ...]:

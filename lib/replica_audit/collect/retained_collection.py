@@ -17,7 +17,7 @@ from replica_audit.formats.collection.manifest import Manifest, utc_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptCollection:
+class RetainedCollection:
     """The folder that is kept, and of when it is (`finished_at`, UTC).
 
     `has` are the files and folders that it has and the newest collection could not read, `gone` those that the collection just replaced had
@@ -33,17 +33,17 @@ class KeptCollection:
 
 
 def unread_paths(manifest: Manifest) -> set[str]:
-    """What a collection could not read, by its paths on the broker."""
+    """Paths on the broker that a collection could not read."""
     return {one.path for one in (*manifest.unread, *(unread for said in manifest.log_dirs for unread in said.unread))}
 
 
-def kept_of(former: Path, unread: Collection[str], kept: Path) -> KeptCollection | None:
-    """Which of two earlier collections is to be kept in the folder `kept`; None: neither.
+def retained_collection(former: Path, unread: Collection[str], kept: Path) -> RetainedCollection | None:
+    """Choose which of two earlier collections stays in the folder `kept`; None: neither.
 
     Args:
-        former: where the one is that was replaced, if there was one and it is whole; it is to be moved to `kept` if the answer `is_new`.
-        unread: what the one that counts now could not read, by paths on the broker.
-        kept: where one may be that was kept earlier.
+        former: folder of the replaced collection, if there is a whole one; the caller moves it to `kept` if the result `is_new`.
+        unread: paths on the broker that the newest collection could not read.
+        kept: folder of a collection that was kept earlier, if there is one.
 
     Raises:
         MetadataError, OSError: the one that was kept earlier cannot be read.
@@ -55,11 +55,11 @@ def kept_of(former: Path, unread: Collection[str], kept: Path) -> KeptCollection
     wanted = replaced.held(unread) if replaced is not None else set()
     if earlier is not None and (not wanted or (replaced is not None and earlier.held(_in_both(unread, unread_paths(replaced.manifest))))):
         has = earlier.held(unread)
-        return KeptCollection(folder=kept, finished_at=earlier.at, has=tuple(sorted(has)), gone=tuple(sorted(wanted - has)))
+        return RetainedCollection(folder=kept, finished_at=earlier.at, has=tuple(sorted(has)), gone=tuple(sorted(wanted - has)))
     if replaced is None or not wanted:
         return None
     before = None if earlier is None else earlier.at
-    return KeptCollection(folder=kept, finished_at=replaced.at, has=tuple(sorted(wanted)), is_new=True, replaces=before)
+    return RetainedCollection(folder=kept, finished_at=replaced.at, has=tuple(sorted(wanted)), is_new=True, replaces=before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ class _Earlier:
         return utc_text(self.manifest.finished_at_ms)
 
     def held(self, paths: Iterable[str]) -> set[str]:
-        """Those of some files and folders of the broker that it has; of a folder at least something in it."""
+        """Subset of files and folders of the broker that the collection has; a folder counts if anything in it is there."""
         wanted = set(paths) - unread_paths(self.manifest)
         return {path for found in self.log_dirs.values() for path in _held(found, [one for one in wanted if _is_in(one, found.said.path)])}
 
 
 def _replaced(former: Path) -> _Earlier | None:
-    """None if there is none, or a killed run has removed some of it already."""
+    """Return the replaced collection; None if there is none, or a killed run has removed a part of it."""
     try:
         return _Earlier(*log_dirs_of(former))
     except (MetadataError, OSError):
@@ -86,7 +86,7 @@ def _replaced(former: Path) -> _Earlier | None:
 
 
 def _in_both(unread: Collection[str], before: Collection[str]) -> set[str]:
-    """What two collections could not read: of a folder and a file in it the file."""
+    """Paths that neither of two collections could read; of a folder and a file in it, the file."""
     return {max(one, other, key=len) for one in unread for other in before if _is_in(one, other) or _is_in(other, one)}
 
 
@@ -111,7 +111,7 @@ def _held(found: CollectedLogDir, paths: Collection[str]) -> Iterator[str]:
 
 
 def _segments(found: CollectedLogDir, directories: Collection[str]) -> set[str]:
-    """The paths of the segments of some replica directories; none where they cannot be read."""
+    """Paths of the segments of some replica directories; empty if their rows cannot be read."""
     if not directories:
         return set()
     try:

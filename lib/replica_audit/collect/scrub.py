@@ -1,6 +1,6 @@
-"""Which segments are verified again though nothing changed them: a disk that changes bytes by itself leaves everything else as it was.
+"""Choice of unchanged segments whose CRCs are verified again: a disk that changes bytes by itself changes nothing else.
 
-Those come first whose last check is the longest ago, and so many that each has its turn within a cycle.
+The oldest check comes first, and so many are chosen that every segment is verified within a cycle.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ NEVER = 0  # milliseconds since 1970
 
 
 class Scrub:
-    """What is due tonight. `count` and `size_bytes` are what was chosen so far, `left` and `left_bytes` what there was no time for."""
+    """Segments due tonight: `count` and `size_bytes` verified so far, `left` and `left_bytes` left out by the time limit."""
 
     def __init__(
         self, within_s: int, time_limit_s: int | None, *, now_ms: int, began: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Verify every byte within a cycle.
+        """Verify every segment within a cycle.
 
         Args:
             within_s: length of the cycle, in seconds.
-            time_limit_s: after so many seconds nothing more is chosen; None: unlimited.
+            time_limit_s: seconds after which no more segments are verified; None: unlimited.
             now_ms: the time of the run, in milliseconds since 1970.
             began: when the run began, by the clock.
             clock: which the limit goes by, in seconds.
@@ -35,7 +35,7 @@ class Scrub:
         self._due: dict[tuple[str, str], dict[str, int]] = {}  # when last verified, by log directory and replica directory, and by segment
 
     def plan(self, rows: Iterable[PreviousRows], last_ms: int) -> None:
-        """Choose: of all bytes the share that the time since the last run is of the cycle, and what would be overdue by the next run.
+        """Choose tonight's share of all bytes (time since the last run / cycle), and what would be overdue by the next run.
 
         Segments that were never verified come first, as part of that share.
 
@@ -58,8 +58,8 @@ class Scrub:
             chosen += size
             self._due.setdefault((path, directory), {})[name] = verified_at_ms
 
-    def takes(self, path: str, directory: str, name: str, size_bytes: int) -> bool:
-        """Whether a segment is to be verified now; `path` is its log directory's in the last collection."""
+    def is_due(self, path: str, directory: str, name: str, size_bytes: int) -> bool:
+        """Return True if a segment is to be verified now, and count it; `path` is its log directory in the last collection."""
         if name not in self._due.get((path, directory), ()):
             return False
         if self._until is not None and self._clock() >= self._until:
@@ -69,9 +69,9 @@ class Scrub:
         return True
 
     def rank(self, path: str, directory: str) -> int:
-        """Where a replica directory belongs in the order of a run that has a time limit: last the one with the newest check that is due.
+        """Sort key of a replica directory in a run with a time limit: oldest due check first.
 
-        What is due nowhere comes first: it has to be read in any case.
+        Directories with nothing due come first: they have to be read in any case.
         """
         if not self._has_limit:
             return 0

@@ -75,23 +75,23 @@ def look_again(path: Path, inode: int, captured: CapturedEnd, log_start_checkpoi
     except OSError:
         return None
     try:
-        return _look(fd, captured, log_start_checkpoint, pace) if os.fstat(fd).st_ino == inode else None
+        return _read_end(fd, captured, log_start_checkpoint, pace) if os.fstat(fd).st_ino == inode else None
     except (OSError, CheckpointError):
         return None
     finally:
         os.close(fd)
 
 
-def _look(fd: int, captured: CapturedEnd, log_start_checkpoint: int | None, pace: Pace) -> SecondLook | None:
-    before = _table(fd)
+def _read_end(fd: int, captured: CapturedEnd, log_start_checkpoint: int | None, pace: Pace) -> SecondLook | None:
+    before = _epoch_table(fd)
     names = [name for name, _parsed in log_dir.counted_segments([name for name in os.listdir(fd) if name.isprintable()])]
     looked_at_ms = now_ms()
     if captured.name not in names or not _holds(fd, captured):
         return None
     newest = max(names, key=_base)
     at = (captured.end, captured.next_offset) if newest == captured.name else (0, _base(newest))
-    end = _end_behind(fd, newest, *at, pace)
-    after = _table(fd)
+    end = _end_of_log(fd, newest, *at, pace)
+    after = _epoch_table(fd)
     # an epoch is in the table before its first batch is in the log, and a truncation takes it away
     if after is None or not only_grew(before, after) or not _holds(fd, captured):
         return None
@@ -105,7 +105,7 @@ def _look(fd: int, captured: CapturedEnd, log_start_checkpoint: int | None, pace
     )
 
 
-def _table(fd: int) -> bytes | None:
+def _epoch_table(fd: int) -> bytes | None:
     return read_small_files(fd, SMALL_FILES)[0].get(log_dir.EPOCH_CHECKPOINT)
 
 
@@ -125,14 +125,14 @@ def _holds(fd: int, captured: CapturedEnd) -> bool:
         os.close(file)
 
 
-def _end_behind(fd: int, name: str, position: int, next_offset: int, pace: Pace) -> int:
+def _end_of_log(fd: int, name: str, position: int, next_offset: int, pace: Pace) -> int:
     """The end of the log behind a byte of its newest segment, as far as whole batches follow it."""
     file = open_in(fd, name)
     try:
         size = os.fstat(file).st_size
         for _ in range(_MOST_BATCHES):
             head = os.pread(file, _HEADER, position)
-            pace.take(len(head))
+            pace.wait_for(len(head))
             if len(head) < HEADER_UP_TO_MAGIC:
                 break
             batch = decode_header(head.ljust(_HEADER, b"\0"), position, next_offset)

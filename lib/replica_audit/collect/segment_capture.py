@@ -164,7 +164,7 @@ class SegmentCapture:
         tail = os.pread(file.fileno(), min(TAIL_BYTES, end), max(0, end - TAIL_BYTES)) if end else b""
         looks_wrong = found.scan.damage is not None or found.scan.went_back is not None or found.scan.first_bad_crc is not None
         is_settled = not (looks_wrong and (has_changed or (self.is_live and listed.is_newest)))
-        return _kept(listed, status, found, size_bytes=file.size, end=end, tail=tail), found, is_settled
+        return _as_read(listed, status, found, size_bytes=file.size, end=end, tail=tail), found, is_settled
 
     def _scan(self, file: LiveFile, listed: Listed, index: Path | None, ends: list[int]) -> Scan:
         check = None
@@ -175,7 +175,7 @@ class SegmentCapture:
         else:
             writer = _IndexWriter(index)
             try:
-                fold = self._reader.read(file, listed.file.base_offset, writer if check is None else _Both(writer, check))
+                fold = self._reader.read(file, listed.file.base_offset, writer if check is None else _BatchSinks(writer, check))
             except BaseException:
                 writer.abandon()
                 raise
@@ -192,10 +192,10 @@ class SegmentCapture:
             raise error
 
         found = scanned(listed.file, fail)
-        return _kept(listed, listed.status, found, size_bytes=listed.status.st_size, end=0, tail=b""), found
+        return _as_read(listed, listed.status, found, size_bytes=listed.status.st_size, end=0, tail=b""), found
 
 
-def _kept(listed: Listed, status: os.stat_result, found: Scanned, *, size_bytes: int, end: int, tail: bytes) -> Read:
+def _as_read(listed: Listed, status: os.stat_result, found: Scanned, *, size_bytes: int, end: int, tail: bytes) -> Read:
     return Read(
         inode=status.st_ino,
         end=end,
@@ -213,7 +213,7 @@ def _opened_beside(listed: Listed, suffix: str) -> BinaryIO:
     return os.fdopen(open_in(listed.directory, name), "rb", buffering=0)
 
 
-class _Both:
+class _BatchSinks:
     """Hands headers to the index of batches and to the check of the broker's own."""
 
     def __init__(self, writer: BatchIndexWriter, check: IndexCheck) -> None:

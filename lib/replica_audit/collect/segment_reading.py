@@ -60,7 +60,7 @@ class _LiveReader(segment_reader.SegmentReader):
         """Go on in compiled code."""
         file, fold = self._live, self.fold
         count = sum(run.batch_count for run in fold.runs)
-        usual = step = file.pace.at_once(_STEP)
+        usual = step = file.pace.chunk_size(_STEP)
         while fold.position < file.size:
             begin, end = fold.position, min(file.size, fold.position + step)
             file.admit(begin, end)
@@ -68,7 +68,7 @@ class _LiveReader(segment_reader.SegmentReader):
             file.release(fold.position)
             if not file.is_sequential:
                 count, before = sum(run.batch_count for run in fold.runs), count
-                file.pace.take(min(fold.position - begin, (count - before) * _READ_FOR_A_HEADER))
+                file.pace.wait_for(min(fold.position - begin, (count - before) * _READ_FOR_A_HEADER))
             if fold.position == begin:
                 needed = _size_of_batch(file.fileno(), begin)
                 if not end - begin < needed <= file.size - begin:

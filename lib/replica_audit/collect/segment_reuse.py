@@ -1,6 +1,6 @@
-"""Taking over what an earlier collection has of a segment whose file did not change: its row, and the index or the copy beside it.
+"""Reuse of an earlier collection for segments whose files did not change: the row, and the batch index or the copy beside it.
 
-Files are linked where that can be done, else copied, so that the earlier collection can be deleted; a linked file is never written to.
+Files are linked where possible, else copied, so that the earlier collection can be deleted. A linked file is never written to.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from replica_audit.files.opened import open_in
 _CHUNK = 1 << 20
 
 
-def keep(old: Path, new: Path, size: int | None, checksum: int | None) -> bool:
-    """Link or copy a file of the earlier collection; False, and nothing is there, if it is not what was collected.
+def link_or_copy(old: Path, new: Path, size: int | None, checksum: int | None) -> bool:
+    """Link or copy a file of the earlier collection; return False, and leave nothing, if it is not what was collected.
 
     Raises:
         OutputError: it cannot be written.
@@ -64,21 +64,21 @@ def checksum_of(path: Path) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakenOver:
-    """A segment that is taken over: what is kept of it as if it had been read, and its row."""
+class ReusedSegment:
+    """A reused segment: what reading it would have given, and its row."""
 
     read: Read
     content: bytes
 
 
-class TakingOver:
-    """Takes over segments of one log directory."""
+class SegmentReuse:
+    """Reuses segments of one log directory."""
 
     def __init__(self, rows: PreviousRows | None, pace: Pace, scrub: Scrub | None, *, verify_crc: bool) -> None:
-        """Take over from rows; None: there are none, so nothing is.
+        """Reuse the rows of an earlier collection.
 
         Args:
-            rows: of the earlier collection.
+            rows: of the earlier collection; None if there is none.
             pace: to read the segments' ends at.
             scrub: which segments are to be verified again; None: none.
             verify_crc: whether segments have to be those of which CRCs were verified.
@@ -86,11 +86,11 @@ class TakingOver:
         self._rows, self._pace, self._scrub, self._verify_crc = rows, pace, scrub, verify_crc
 
     def rank(self, directory: str) -> int:
-        """Where a replica directory belongs in the order of the run, as `Scrub.rank`."""
+        """Sort key of a replica directory, as `Scrub.rank`."""
         return self._scrub.rank(self._rows.path, directory) if self._scrub is not None and self._rows is not None else 0
 
-    def take(self, directory: str, listed: Listed, *, index: Path | None, copy: Path | None) -> TakenOver | ReadCause:
-        """Take over a segment, or say why it has to be read.
+    def reuse(self, directory: str, listed: Listed, *, index: Path | None, copy: Path | None) -> ReusedSegment | ReadCause:
+        """Reuse a segment, or return why it has to be read.
 
         Args:
             directory: of the replica.
@@ -109,7 +109,7 @@ class TakingOver:
         before = self._rows.of(directory).get(listed.name)
         if before is None:
             return ReadCause.NEW
-        cause = self._unfit(before, index, copy) or self._due(directory, before) or self._changed(before, listed)
+        cause = self._unusable_cause(before, index, copy) or self._due_cause(directory, before) or self._changed_cause(before, listed)
         if isinstance(cause, ReadCause):
             return cause
         try:
@@ -119,7 +119,7 @@ class TakingOver:
         kept = index or copy
         if kept is not None:
             old = self._rows.index(directory, before) if index is not None else self._rows.copy(directory, before)
-            if not keep(old, kept, before.index_bytes if index is not None else before.size_bytes, before.kept_crc32c):
+            if not link_or_copy(old, kept, before.index_bytes if index is not None else before.size_bytes, before.kept_crc32c):
                 return ReadCause.DAMAGED
         else:
             row |= {"index_bytes": None, "kept_crc32c": None}
@@ -134,10 +134,10 @@ class TakingOver:
             identity=before.identity,
             verified_at_ms=before.verified_at_ms,
         )
-        return TakenOver(read=read, content=content_of_row(row))
+        return ReusedSegment(read=read, content=content_of_row(row))
 
-    def _unfit(self, before: PreviousSegment, index: Path | None, copy: Path | None) -> ReadCause | None:
-        """Why what was collected cannot be taken over, whether or not the file changed."""
+    def _unusable_cause(self, before: PreviousSegment, index: Path | None, copy: Path | None) -> ReadCause | None:
+        """Return why the earlier row cannot be used, whether or not the file changed."""
         if before.has_problems:
             return ReadCause.PROBLEMS
         if before.identity is None:
@@ -152,14 +152,14 @@ class TakingOver:
             return ReadCause.OPTIONS
         return None
 
-    def _due(self, directory: str, before: PreviousSegment) -> ReadCause | None:
-        """Whether it is to be verified again."""
+    def _due_cause(self, directory: str, before: PreviousSegment) -> ReadCause | None:
+        """Return DUE if the segment is to be verified again."""
         if self._scrub is None or self._rows is None:
             return None
-        return ReadCause.DUE if self._scrub.takes(self._rows.path, directory, before.name, before.size_bytes) else None
+        return ReadCause.DUE if self._scrub.is_due(self._rows.path, directory, before.name, before.size_bytes) else None
 
-    def _changed(self, before: PreviousSegment, listed: Listed) -> ReadCause | bytes:
-        """Why a file is not the one that was read; the bytes at its end if it is."""
+    def _changed_cause(self, before: PreviousSegment, listed: Listed) -> ReadCause | bytes:
+        """Return why a file is not the one that was read, or the bytes at its end if it is."""
         if before.identity is None:
             return ReadCause.WAS_NEWEST
         if cause := difference(before.identity, before.size_bytes, listed.status):
@@ -172,12 +172,12 @@ class TakingOver:
             return ReadCause.CHANGED  # reading it will find out why
         with LiveFile(fd, before.size_bytes, self._pace, is_sequential=False) as file:
             try:
-                return _same_ends(file, before.identity, before.size_bytes)
+                return _compare_ends(file, before.identity, before.size_bytes)
             except OSError:
                 return ReadCause.ENDS
 
 
-def _same_ends(file: LiveFile, identity: FileIdentity, size: int) -> ReadCause | bytes:
+def _compare_ends(file: LiveFile, identity: FileIdentity, size: int) -> ReadCause | bytes:
     if cause := difference(identity, size, os.fstat(file.fileno())):
         return cause
     ends = []

@@ -1,4 +1,4 @@
-"""The rows of a log directory's segments: each taken over from an earlier collection, or read."""
+"""The rows of a log directory's segments: each reused from an earlier collection, or read."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from replica_audit.collect.file_identity import ReadCause
 from replica_audit.collect.output import Output, writing
 from replica_audit.collect.rows_file import SegmentFacts, row_content
 from replica_audit.collect.segment_capture import Listed, Read, SegmentCapture
-from replica_audit.collect.taking_over import TakenOver, TakingOver, checksum_of
+from replica_audit.collect.segment_reuse import ReusedSegment, SegmentReuse, checksum_of
 from replica_audit.formats.collection.broker_folder import index_path
 
 
 class SegmentRow(NamedTuple):
-    """A segment as it was captured, its row as text, and why it was read; None: it was taken over, or there was nothing to be."""
+    """A segment as it was captured, its row as text, and why it was read; None: it was reused, or there is no earlier collection."""
 
     read: Read
     content: bytes
     cause: ReadCause | None
-    is_taken_over: bool
+    is_reused: bool
 
 
 class SegmentRows:
@@ -30,22 +30,22 @@ class SegmentRows:
         folder: Path,
         output: Output,
         segments: SegmentCapture,
-        earlier: TakingOver | None,
+        reuse: SegmentReuse | None,
         verifying: SegmentCapture,
         *,
         has_index: bool,
     ) -> None:
-        """Make them in the folder of a log directory.
+        """Make the rows of a log directory.
 
         Args:
             folder: in the output.
             output: the collection.
             segments: reads them.
-            earlier: takes them over; None where nothing is to be.
+            reuse: reuses segments of an earlier collection; None if there is none.
             verifying: reads those whose CRCs are to be verified again.
             has_index: whether indexes of batches are made.
         """
-        self._folder, self._output, self._segments, self._earlier, self._verifying = folder, output, segments, earlier, verifying
+        self._folder, self._output, self._segments, self._reuse, self._verifying = folder, output, segments, reuse, verifying
         self._has_index = has_index
 
     @property
@@ -65,11 +65,11 @@ class SegmentRows:
         for path in (index, copy):
             if path is not None:
                 self._output.make_folder(path.parent)
-        taken = self._earlier.take(directory, listed, index=index, copy=copy) if self._earlier is not None else None
-        if isinstance(taken, TakenOver):
-            return SegmentRow(taken.read, taken.content, None, is_taken_over=True)
-        read, content = self._read(self._verifying if taken is ReadCause.DUE else self._segments, listed, index, copy)
-        return SegmentRow(read, content, taken, is_taken_over=False)
+        reused = self._reuse.reuse(directory, listed, index=index, copy=copy) if self._reuse is not None else None
+        if isinstance(reused, ReusedSegment):
+            return SegmentRow(reused.read, reused.content, None, is_reused=True)
+        read, content = self._read(self._verifying if reused is ReadCause.DUE else self._segments, listed, index, copy)
+        return SegmentRow(read, content, reused, is_reused=False)
 
     @staticmethod
     def _read(segments: SegmentCapture, listed: Listed, index: Path | None, copy: Path | None) -> tuple[Read, bytes]:
@@ -96,7 +96,7 @@ class SegmentRows:
         return read, row_content(facts, found)
 
     def forget(self, directory: str, name: str) -> None:
-        """Take away what is kept beside the row of a segment.
+        """Remove the batch index and the copy of a segment.
 
         Raises:
             OutputError: it cannot be removed.

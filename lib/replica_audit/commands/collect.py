@@ -68,7 +68,7 @@ def _collect(given: argparse.Namespace) -> int:
     outputs.check("--progress", given.progress)
     from replica_audit.collect import CollectRequest
     from replica_audit.collect.origin import origin_of, refuse_file_inside
-    from replica_audit.collect.pace import step_back
+    from replica_audit.collect.pace import lower_priority
 
     request = CollectRequest(
         output=given.output.expanduser(),
@@ -88,7 +88,7 @@ def _collect(given: argparse.Namespace) -> int:
     )
     if given.progress is not None:
         refuse_file_inside("--progress", given.progress, origin_of(request).log_dirs)
-    step_back()
+    lower_priority()
     with private_files():
         return followed(given.progress, "collect", None, lambda told: _collected(given, request, told))
 

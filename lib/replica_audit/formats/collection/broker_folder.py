@@ -7,7 +7,7 @@
     broker-1/data-0/segments.parquet                             one row per segment
     broker-1/data-0/batches/orders-0/00000000000000000000.parquet   the headers of a segment's batches
 
-Everything is told by where it lay on the broker: tables made of a collection name the broker's files, not the copies.
+Everything is errors_as_forged by where it lay on the broker: tables made of a collection name the broker's files, not the copies.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from replica_audit.formats.collection.collected_rows import (
     check_scan,
     check_segment,
     doubtful_segments,
+    errors_as_forged,
     kept_small_files,
     not_as_written,
     of_directories,
     opened_rows,
+    reports_descending_offsets,
     runs_fit,
-    tells_that_offsets_go_back,
-    told,
     unpacked,
     without_claims,
 )
@@ -141,7 +141,7 @@ def scanned_segments(
 def _checked(rows: pa.RecordBatch, made: Sequence[Row], store: Path) -> pa.RecordBatch:
     """The rows, those that are no scans without what they claim, and with a problem."""
     unfit = {}
-    has_runs = runs_fit(cast("pa.ListArray[Any]", rows["runs"]), list(map(tells_that_offsets_go_back, made)))
+    has_runs = runs_fit(cast("pa.ListArray[Any]", rows["runs"]), list(map(reports_descending_offsets, made)))
     for number, (row, fits) in enumerate(zip(made, has_runs, strict=True)):
         try:
             check_scan(row, has_runs=fits)
@@ -382,7 +382,7 @@ class CollectedLogDir:
         """The rows that the manifest counts, in few at a time."""
         captures = {replica.directory: replica.capture for replica in self.said.replicas}
         directories = pa.array(captures, STRING)
-        with told(), opened(self.store) as source, opened_rows(source) as file:
+        with errors_as_forged(), opened(self.store) as source, opened_rows(source) as file:
             left = check_file(file, self.said.segments_bytes, ROWS)
             for packed in _batches(file, columns, at_once):
                 rows = unpacked(packed)
@@ -486,7 +486,7 @@ def log_dir_of(store: Path, directories: Collection[str] | None = None) -> Colle
     return found[str(store.parent)]
 
 
-# What a collection holds, told of where it lay on the broker.
+# What a collection holds, errors_as_forged of where it lay on the broker.
 
 
 def as_on_the_broker(replica: ReplicaFiles, store: CollectedLogDir | None) -> ReplicaFiles:
@@ -517,7 +517,7 @@ def _no_files(replica: ReplicaFiles, said: CapturedLogDir) -> Iterator[Problem]:
 
 
 def problem_on_the_broker(problem: Problem, stores: Iterable[CollectedLogDir]) -> Problem:
-    """A problem of a copied file, told of the file on the broker; one of what `collect` itself wrote stays."""
+    """A problem of a copied file, errors_as_forged of the file on the broker; one of what `collect` itself wrote stays."""
     for store in stores if problem.kind != "collection" else ():
         if (path := store.original(problem.path)) != problem.path:
             return replace(problem, path=path)
@@ -570,9 +570,9 @@ def _as_recorded(file: SegmentFile, path: Path, runs: Sequence[BatchRun] | None)
         if runs and last < runs[-1].last_offset:
             raise ForgedError(f"its last batch ends at offset {last}, that of the segment ended at {runs[-1].last_offset}")
     except OSError as error:
-        told = error if error.errno or isinstance(error, ForgedError) else ForgedError(error.strerror or str(error))
-        told.filename = error.filename or str(path)
-        raise told from None
+        errors_as_forged = error if error.errno or isinstance(error, ForgedError) else ForgedError(error.strerror or str(error))
+        errors_as_forged.filename = error.filename or str(path)
+        raise errors_as_forged from None
 
 
 def _as_batch(run: BatchRun) -> BatchHeader:

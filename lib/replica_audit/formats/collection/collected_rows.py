@@ -107,7 +107,7 @@ def not_as_written(path: Path, size_bytes: int, checksum: int | None) -> str | N
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def errors_as_forged() -> Iterator[None]:
     """What Arrow says of a file that is not as it should be, as a ForgedError."""
     try:
         yield
@@ -213,7 +213,7 @@ def check_segment(row: Mapping[str, Any]) -> None:
 
 
 def doubtful_segments(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows that `check_segment` may refuse, told by columns: a row that is not among them passes."""
+    """The rows that `check_segment` may refuse, errors_as_forged by columns: a row that is not among them passes."""
     column: Any = {name: rows[name] for name in ("name", "base_offset", "size_bytes", "batch_count", "index_bytes", "swap")}
     zero, most = pa.scalar(0, pa.int64()), pa.scalar(_MOST_BYTES, pa.int64())
     passes: list[Any] = [
@@ -253,7 +253,7 @@ def check_scan(row: Mapping[str, Any], *, has_runs: bool) -> None:
         raise ForgedError(f"the scan of {row['name']} of {row['directory']} cannot be one")
 
 
-def tells_that_offsets_go_back(row: Mapping[str, Any]) -> bool:
+def reports_descending_offsets(row: Mapping[str, Any]) -> bool:
     """Whether one of the problems of a row is that: then its runs need not ascend."""
     return any(problem is not None and problem["code"] == GOES_BACK for problem in row["problems"] or ())
 
@@ -393,13 +393,17 @@ def kept_small_files(path: Path, size_bytes: int, replicas: Mapping[str, Capture
 @contextmanager
 def _opened(path: Path, size_bytes: int) -> Iterator[pq.ParquetFile]:
     # as dictionaries: what repeats is in memory once, as it is in the file
-    with told(), opened(path) as source, pq.ParquetFile(source, page_checksum_verification=True, read_dictionary=_SMALL_FILE_TEXTS) as file:
+    with (
+        errors_as_forged(),
+        opened(path) as source,
+        pq.ParquetFile(source, page_checksum_verification=True, read_dictionary=_SMALL_FILE_TEXTS) as file,
+    ):
         check_file(file, size_bytes, SMALL_FILE_ROWS)
-        _refuse_too_much(_said_bytes(file.metadata))
+        _refuse_too_much(_declared_bytes(file.metadata))
         yield file
 
 
-def _said_bytes(file: pq.FileMetaData) -> int:
+def _declared_bytes(file: pq.FileMetaData) -> int:
     """How many bytes a file says that it holds. Its columns are not asked: Arrow ends the process for the metadata of a damaged one."""
     return sum(file.row_group(number).total_byte_size for number in range(file.num_row_groups))
 
