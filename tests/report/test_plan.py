@@ -31,7 +31,7 @@ from replica_audit.report.facts.due_facts import due_of
 from replica_audit.rows.codes import Cause
 from replica_audit.rows.findings import ElectionChoice, RunFinding
 from replica_audit.rows.history import ConsumerImpact
-from replica_audit.rows.pairs import RecordsByTransaction, ReplicaVerdict
+from replica_audit.rows.pairs import DifferingKeyCount, RecordsByTransaction, ReplicaVerdict
 from replica_audit.rows.records import OpenTransactionRow
 from replica_audit.rows.replicas import CorrectedLine, FollowerOnceCorrected, ReplicaLog, ReplicaRole
 from replica_audit.rows.starts import BrokerStart
@@ -569,7 +569,7 @@ def test_what_is_unreadable_and_nobody_has_seen_is_not_deleted() -> None:
         (replace(found, had_a_tail=own), "an earlier run found records"),
         (replace(found, logs=()), "nothing of it could be read"),
     ):
-        (asked,) = plan_of(kept, RE_READ).steps
+        *_copied, asked = plan_of(kept, RE_READ).steps
         assert asked.stage is Stage.ASK
         assert why in asked.reasons[1]
         assert "Wanted: the directory of `t-0` on broker 3, copied again" in asked.reasons[1]
@@ -702,6 +702,29 @@ def test_generated_scripts_execute_nothing_but_the_tools(tmp_path: Path) -> None
     assert sorted(topics) == sorted({name for name in HOSTILE if name != HOSTILE[1]}), (
         "of the partition that nobody leads nothing is aborted"
     )
+
+
+def test_what_waits_for_a_decision_is_copied_and_the_decision_is_told() -> None:
+    """Two topic ids, each of some replicas that run: nobody but a person can tell which one is right, and what follows is said."""
+    doubt = verdict("t", 2, "inconclusive", cause=Cause.TOPIC_ID_IN_DOUBT)
+    logs = (log("t", 1, topic_id="new", batch_count=0), log("t", 2, topic_id="old", batch_count=3, log_end_offset=300))
+    plan = plan_of(facts(verdicts=(doubt,), roles=roles("t", 1, 2, leader=1, isr=(1, 2)), logs=logs), RE_READ)
+    assert [step.stage for step in plan.steps] == [Stage.COPY, Stage.ASK]
+    assert [row[::2] for row in csv.reader(io.StringIO(files(plan)["save-first.csv"]))][1:] == [["2", "t-0"]]
+    told = plan.steps[1].reasons[1]
+    assert "`new` of broker 1, without records; `old` of broker 2, with records up to offset 299" in told
+    assert "copied again" not in told, "another copy would show the same"
+    assert not [one for one in plan.presumptions if "is stopped" in one.what], "it runs"
+
+
+def test_a_replica_whose_rebuild_is_refused_is_copied_with_its_leader() -> None:
+    keys = (sparse(DifferingKeyCount, broker_id=1),)
+    differs = verdict("t", 2, "compaction_differs", compacted=True, differing_keys=keys)
+    found = facts(verdicts=(differs,), roles=roles("t", 1, 2, leader=1, isr=(1, 2)), logs=(log("t", 1), log("t", 2)))
+    plan = plan_of(found, RE_READ)
+    assert [row[0] for row in csv.reader(io.StringIO(files(plan)["save-first.csv"]))][1:] == ["1", "2"], "either may hold what counts"
+    assert "it is leader 1 that lacks keys" in plan.refusals[0].why
+    assert "deleting broker 2 would lose them" in plan.refusals[0].why
 
 
 def test_a_script_stops_at_a_group_that_has_members(tmp_path: Path) -> None:

@@ -220,9 +220,10 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
     never_fetch = _found_now(run, own, (PartitionCode.FETCH_FAILS_FOREVER,))
     lack_markers = _found_now(run, own, (PartitionCode.MARKER_MISSING,))
     at_ends = _found_now(run, own, BAD_ENDS)
+    holding_alone = _found_now(run, own, (PartitionCode.STRAY_HOLDS_RECORDS,))
     starts = _starts(run, own)
     keys = (
-        {key[:2] for key in (*never_fetch, *lack_markers, *at_ends)}
+        {key[:2] for key in (*never_fetch, *lack_markers, *at_ends, *holding_alone)}
         | keys_of(offline)
         | keys_of(verdicts)
         | keys_of(groups)
@@ -246,6 +247,7 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         protocol=next((row.protocol for row in run.runs if row.cluster_id == cluster_id), None),
         not_read=_not_read(run, own, [log for log in logs if log.unreadable_reason is not None]),
         had_a_tail=_had_a_tail(run, own),
+        holding_alone=frozenset(holding_alone),
         bad_ends=tuple(sorted(at_ends)),
         short_copies=frozenset(_found_now(run, own, (PartitionCode.ENDS_BELOW_HIGH_WATERMARK,))),
         never_fetch=frozenset(never_fetch),

@@ -225,7 +225,7 @@ def reasons_of(work: DiskWork, aside: Mapping[ReplicaKey, str]) -> Iterator[str]
     if aside:
         yield (
             "These directories are moved to SAFE_PLACE, a directory outside of the log directories. Started without them, the broker makes "
-            "each replica anew, empty, and fetches all of it from its leader: it never serves what it held. Keep what was moved."
+            "each replica again, empty, and fetches all of it from its leader: what it held is not served. Keep what was moved."
         )
     yield from _some(f"{partition_shown(topic, partition)}: {why}." for (topic, partition, _broker), why in aside.items())
 

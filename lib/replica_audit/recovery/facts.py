@@ -113,6 +113,7 @@ class RecoveryFacts:
     `doubted`: problems of the input that make it a guess whose files they are.
     `kafka_version`: the lowest of the brokers. `starts`: what brokers' starts do to replicas for which they are not plainly safe;
     `broker_starts`: a row for each broker. `held`: brokers that the plan does not start as they are.
+    `holding_alone`: replicas with a log that was set aside or deleted, and holds what no current one does.
     """
 
     run_id: str
@@ -142,6 +143,7 @@ class RecoveryFacts:
     starts: tuple[ReplicaStart, ...] = ()
     broker_starts: tuple[BrokerStart, ...] = ()
     held: frozenset[int] = frozenset()
+    holding_alone: frozenset[ReplicaKey] = frozenset()
 
     @cached_property
     def replicas(self) -> dict[PartitionKey, list[ReplicaRole]]:

@@ -17,7 +17,7 @@ from replica_audit.recovery.invariants import refuse_defects
 from replica_audit.recovery.names import partition_shown, some
 from replica_audit.recovery.other_ways import other_ways
 from replica_audit.recovery.questions import asking, questions, questions_about_brokers
-from replica_audit.recovery.rebuilds import rebuild_steps, rebuilds
+from replica_audit.recovery.rebuilds import left_as_they_are, rebuild_steps, rebuilds
 from replica_audit.recovery.replacing import replacing
 from replica_audit.recovery.start_text import SAID_OF
 from replica_audit.recovery.starting import starts
@@ -70,7 +70,9 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy, decisions: Sequence[str] 
     ]
     parts.append(_preferred(facts, tools, waiting, away=frozenset() if replaced.steps else facts.gone))
     asked = (*asked, *questions_about_brokers(facts, {broker for *_key, broker in waiting}))
-    copied = _copying(facts, [step for part in parts for step in part.steps], waiting, tools)
+    kept = {*left_as_they_are(facts, rebuilt, waiting), *facts.holding_alone}
+    kept |= {one for of in asked for one in of.replicas if of.is_of_files or facts.is_stopped(one[2]) is not False}
+    copied = _copying(facts, [step for part in parts for step in part.steps], kept, tools)
     parts = [copied, PlanPart(steps=(*named_first(facts), *asking(asked))), *parts]
     plan = Plan(
         run_id=facts.run_id,
@@ -126,12 +128,12 @@ def _not_started(reason: StartBecause) -> str:
 # --- what is copied first ----------------------------------------------------------------------------------------------------------------
 
 
-def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], waiting: Collection[ReplicaKey], tools: Tools) -> PlanPart:
-    """One step that names the directories to copy: all that the steps remove, and what may be removed; none where there is nothing."""
+def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], kept: Collection[ReplicaKey], tools: Tools) -> PlanPart:
+    """One step that names the directories to copy: all that the steps remove, or may, and what is `kept` as long as somebody decides."""
     truncated, deleted = _removed(facts, steps)
     truncated |= set(_at_stake(facts))
     held = truncated | deleted
-    unknown = {one for one in waiting if one not in held and facts.log_of(*one) is not None and facts.is_stopped(one[2]) is not False}
+    unknown = {one for one in kept if one not in held and facts.logs_of.get(one)}
     holders = sorted(one for one in held | unknown if one[2] not in facts.gone)
     lost = sorted({broker for *_key, broker in held} & facts.gone)
     table = PlanFile(name=TRUNCATIONS, content=truncations_csv(truncations(facts)))
@@ -166,7 +168,8 @@ def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], waiting: Collectio
         undo="Nothing to undo. Delete the copies once nobody needs them.",
         files=(PlanFile(name=FILE, content=table_csv(rows)), table),
     )
-    followers = {one for one in truncated | unknown if one[2] not in facts.gone} - facts.never_fetch
+    waits = {one for one in unknown if facts.is_stopped(one[2]) is not False}
+    followers = {one for one in truncated | waits if one[2] not in facts.gone} - facts.never_fetch
     return PlanPart(steps=(step,), presumptions=(*_stopped(facts, followers, tools), *_still_lead(facts, truncated, tools)))
 
 

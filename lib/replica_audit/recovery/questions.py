@@ -13,10 +13,11 @@ from replica_audit.recovery.commands import table_csv
 from replica_audit.recovery.discharge import open_by_facts, unknown_brokers
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, known_cut
 from replica_audit.recovery.gone import brokers_shown
-from replica_audit.recovery.names import SOME, partition_shown, plain, some
+from replica_audit.recovery.names import SOME, partition_shown, plain, shown, some
 from replica_audit.recovery.steps import AskForInput, Check, PlanFile, PlanStep, Shows, Stage
 from replica_audit.rows.codes import Cause
 from replica_audit.rows.pairs import ReplicaVerdict
+from replica_audit.rows.replicas import ReplicaLog
 from replica_audit.rows.starts import OUTCOME_OF, StartBecause, StartOutcome
 from replica_audit.words import count
 
@@ -26,12 +27,16 @@ _MOST = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked for, and the replicas that wait for it. `why` is what is not known without it."""
+    """What is asked for, and the replicas that wait for it. `why` is what is not known without it.
+
+    `is_of_files`: it is about what lies in their directories, which are kept meanwhile, and not about who leads or how they are compared.
+    """
 
     replicas: tuple[ReplicaKey, ...]
     wanted: str
     why: str
     brokers: tuple[int, ...] = ()
+    is_of_files: bool = True
 
 
 class _Wanted(NamedTuple):
@@ -62,7 +67,12 @@ def questions(facts: RecoveryFacts) -> tuple[Question, ...]:
     for replica, wanted, why in _of_starts(facts, known):
         found.setdefault((wanted, why), set()).add(replica)
     return tuple(
-        Question(replicas=tuple(sorted(replicas)), wanted=wanted.said(sorted({one[:2] for one in replicas})), why=why)
+        Question(
+            replicas=tuple(sorted(replicas)),
+            wanted=wanted.said(sorted({one[:2] for one in replicas})),
+            why=why,
+            is_of_files=wanted not in (_METADATA, _BY_RECORDS),
+        )
         for (wanted, why), replicas in found.items()
     )
 
@@ -163,6 +173,9 @@ def _of_verdict(facts: RecoveryFacts, verdict: ReplicaVerdict) -> Iterator[_Aske
     if verdict.leader_source == INFERRED and verdict.inferred_because != InferredBecause.NO_LEADER:
         yield replica, _METADATA, "who leads is only a guess"
     elif verdict.verdict == Verdict.INCONCLUSIVE and not known_cut(verdict):
+        if verdict.cause == Cause.TOPIC_ID_IN_DOUBT:
+            yield replica, _decision(facts, verdict.key), "nobody can tell by the files which topic id is right"
+            return
         of = leader if verdict.cause in (Cause.LEADER_UNKNOWN, Cause.LEADER_COPIED_EARLIER) else replica
         wanted = _BY_RECORDS if verdict.cause == Cause.RECORDS_NOT_COMPARED else _copy_again(of)
         yield replica, wanted, f"what it holds beyond its leader is not known ({verdict.cause or 'it could not be compared'})"
@@ -177,6 +190,27 @@ def _of_verdict(facts: RecoveryFacts, verdict: ReplicaVerdict) -> Iterator[_Aske
             yield replica, _copy_again(replica), "a file of it could not be read, or not to its end: the input problems say why"
         elif log is None or (log.corrected_checkpoint is None and not log.batch_count):
             yield replica, _copy_again(replica), "nothing of it could be read: perhaps only the copy is broken"
+
+
+def _decision(facts: RecoveryFacts, key: PartitionKey) -> _Wanted:
+    """What somebody has to decide about the topic ids of a partition, by which evidence, and what follows."""
+    brokers: dict[str, list[ReplicaLog]] = {}
+    for role in facts.replicas.get(key, ()):
+        log = facts.log_of(*key, role.broker_id)
+        if log is not None and log.topic_id is not None:
+            brokers.setdefault(log.topic_id, []).append(log)
+    said = []
+    for topic_id, logs in brokers.items():
+        end = max(log.log_end_offset or 0 for log in logs)
+        held = f"with records up to offset {end - 1}" if any(log.batch_count for log in logs) else "without records"
+        said.append(f"{shown(topic_id)} of {brokers_shown([log.broker_id for log in logs])}, {held}")
+    return _Wanted(
+        f"a decision which topic id of {partition_shown(*key)} is right ({'; '.join(said)}): was the topic deleted and made again? Its "
+        "owners, and the controller's log of that time, can tell; `kafka-topics.sh --describe` shows the id that the cluster has. If it "
+        "was, the logs with another id are of the old topic: leave them out of the input, and audit again. If it was not, that id came "
+        "about by mistake, and the other logs are all that is left: delete none, start no stopped broker that holds one, and send their "
+        "records again from the copies of step 1 (`kafka-dump-log.sh --print-data-log` reads them)"
+    )
 
 
 def _copy_again(replica: ReplicaKey) -> _Wanted:

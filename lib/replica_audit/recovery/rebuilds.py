@@ -34,6 +34,10 @@ _SAID = {
 }
 _ONE_AT_A_TIME = "another replica of it is rebuilt in this plan: audit again after that"
 _OTHER_KEYS = "compaction left other keys on the two: see in `explain` which replica is wrong before you delete one"
+_LEADER_LACKS_KEYS = (
+    "it is leader {leader} that lacks keys, or has old values: once broker {follower} is in the ISR, move the leadership there (first "
+    "in a reassignment, then a preferred election), audit again, and rebuild broker {leader}; deleting broker {follower} would lose them"
+)
 _NEVER_FETCHES = "its leader refuses its fetches forever"
 _LACKS_MARKER = "it lacks the end of a transaction, and once it leads, read_committed consumers stop there for good"
 _COMPACTED = "it is compacted, and equal offsets do not show that the leader has its keys: audit with --compare records"
@@ -53,6 +57,16 @@ def rebuilds(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> tuple[dic
         else:
             refusals.append(PlanRefusal(what="rebuild", where=(f"{partition_shown(*replica[:2])} on broker {replica[2]}",), why=why))
     return found, refusals
+
+
+def left_as_they_are(facts: RecoveryFacts, rebuilt: Collection[ReplicaKey], waiting: Collection[ReplicaKey]) -> Iterator[ReplicaKey]:
+    """The replicas whose rebuild is refused, and where nothing shows which one is right their leaders: nobody may lose one meanwhile."""
+    for replica, _reason in _ill(facts):
+        if replica not in rebuilt and replica not in waiting and replica[2] not in facts.gone:
+            yield replica
+            leader = (*replica[:2], _leader(facts, replica))
+            if _undecided(facts.compared(replica)) is not None and leader[2] >= 0 and leader not in rebuilt:
+                yield leader
 
 
 def _ill(facts: RecoveryFacts) -> Iterator[tuple[ReplicaKey, str]]:
@@ -88,6 +102,8 @@ def _undecided(verdict: ReplicaVerdict | None) -> str | None:
     kind = Verdict(verdict.verdict)
     if kind is Verdict.COMPACTION_DIFFERS or verdict.differing_keys:
         wrong = {one.broker_id for one in verdict.differing_keys or ()}
+        if wrong == {verdict.leader_id}:
+            return _LEADER_LACKS_KEYS.format(leader=verdict.leader_id, follower=verdict.follower_id)
         return None if wrong == {verdict.follower_id} else _OTHER_KEYS
     return _UNDECIDED.get(kind) or (_COMPACTED if verdict.compacted and verdict.differing_keys is None else None)
 
