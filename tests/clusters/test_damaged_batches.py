@@ -11,6 +11,7 @@ import pytest
 from replica_audit import cli
 from tests.clusters.test_scenarios import SAMPLE, SHARED
 from tests.support import in_process
+from tests.support.shares import by_day
 
 CORRUPTED = SHARED / "corrupted"
 CASES = sorted(path.parent for path in CORRUPTED.glob("*/corruption.json"))
@@ -56,7 +57,7 @@ def test_the_cases_hold_every_kind() -> None:
 
 
 @pytest.mark.clusters
-@pytest.mark.parametrize("root", CLEAN, ids=lambda root: "/".join(root.parts[-2:]))
+@pytest.mark.parametrize("root", by_day(CLEAN), ids=lambda root: "/".join(root.parts[-2:]))
 def test_nothing_is_damaged_elsewhere(root: Path) -> None:
     rows = in_process.audit(root)["damaged_batches"]
     if root.parts[-2:] == ("disk-full-torn-batch", "before"):

@@ -11,6 +11,7 @@ import pytest
 from replica_audit.config import Settings
 from tests.clusters.test_scenarios import SHARED
 from tests.support import in_process
+from tests.support.shares import by_day
 
 RECORDS = Settings(compare="records", show_keys=True)
 MOMENTS = {"before": "dump-log-data", "after": "dump-log-after-data"}
@@ -31,7 +32,7 @@ def differing(root: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.clusters
-@pytest.mark.parametrize("root", ROOTS, ids=lambda root: "/".join(root.parts[-2:]))
+@pytest.mark.parametrize("root", by_day(ROOTS), ids=lambda root: "/".join(root.parts[-2:]))
 def test_the_records_that_differ_are_those_that_kafka_prints_otherwise(root: Path) -> None:
     tables = in_process.audit(root, settings=RECORDS)
     for row in differing(root):

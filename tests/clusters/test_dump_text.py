@@ -14,6 +14,7 @@ from replica_audit.config import Settings
 from tests.clusters.test_scenarios import ROOT, SAMPLE, SHARED, SHARED_SCENARIOS
 from tests.collect.test_same_rows import without_bytes
 from tests.support import in_process
+from tests.support.shares import by_day
 
 DUMPS = ROOT / "tests" / "data" / "dump-log"
 CASES = [(SAMPLE / path.name, path) for path in sorted(DUMPS.iterdir())]
@@ -55,7 +56,7 @@ def _rows(tables: dict[str, list[dict[str, Any]]], table: str, root: Path) -> Co
 
 
 @pytest.mark.clusters
-@pytest.mark.parametrize("case", CASES, ids=lambda case: "/".join(case[1].relative_to(ROOT.parent).parts[-2:]))
+@pytest.mark.parametrize("case", by_day(CASES), ids=lambda case: "/".join(case[1].relative_to(ROOT.parent).parts[-2:]))
 def test_text_gives_the_rows_that_segments_give(case: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("replica_audit.partition.audit.FEW_BYTES", -1)  # texts hold no records that could be compared unasked
     root, texts = case

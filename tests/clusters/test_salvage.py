@@ -14,6 +14,7 @@ from tests.kafka_lab.files import replica_directories
 from tests.kafka_lab.records import batches_of
 from tests.salvage.made import audited, lines, rows, saved
 from tests.salvage.test_by_transaction import held_against_salvage
+from tests.support.shares import by_day
 
 pytestmark = pytest.mark.clusters
 BEFORE = sorted(SHARED.glob("*/before"))
@@ -44,7 +45,7 @@ def test_what_is_removed_is_saved(root: Path, tmp_path: Path) -> None:
             assert decoded == {record for record in held if record[:3] == place}
 
 
-@pytest.mark.parametrize("root", BEFORE, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("root", by_day(BEFORE), ids=lambda path: path.parent.name)
 def test_what_is_removed_is_split_by_transaction(root: Path, tmp_path: Path) -> None:
     found = held_against_salvage(root, tmp_path / "out")
     if root.parent.name == "txn-loss":

@@ -13,6 +13,7 @@ from tests.collect.collections import collect_cluster
 from tests.formats import kafka_files as kf
 from tests.support import in_process
 from tests.support.in_process import Row
+from tests.support.shares import by_day
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "clusters"
 CLUSTERS = sorted(path for path in SHARED.glob("*/*") if path.name in ("before", "after", "stopped"))
@@ -135,7 +136,7 @@ def test_two_segments(tmp_path: Path) -> None:
 
 
 @pytest.mark.clusters
-@pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: f"{path.parent.name}-{path.name}")
+@pytest.mark.parametrize("path", by_day(CLUSTERS), ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_none_on_any_real_cluster(path: Path) -> None:
     tables: dict[str, list[dict[str, Any]]] = in_process.audit(path)
     assert tables["sequence_gaps"] == []
