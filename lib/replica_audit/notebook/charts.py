@@ -29,7 +29,7 @@ def cycled(values: Sequence[str]) -> list[str]:
 
 
 def finished(chart: Any, *, title: str, subtitle: str, description: str, width: int = 640) -> alt.LayerChart:
-    """A plot with title and text alternative, ready to be shown or saved.
+    """Add title and text alternative to a plot.
 
     Args:
         chart: the layers.
@@ -58,7 +58,7 @@ def _shown(spec: dict[str, Any], **_options: Any) -> dict[str, Any]:
 
 
 def _with_one_label(svg: str, said: str) -> str:
-    """A picture that reads as one sentence, not as a hundred shapes."""
+    """Give a picture one text alternative for screen readers, instead of one for each shape."""
     return _OF_SHAPES.sub("", svg).replace("<svg ", f'<svg role="img" aria-label="{escape(said)}" ', 1)
 
 
@@ -124,7 +124,7 @@ MEASURES = ("cut", "committed and lost")
 
 
 def heatmap(verdicts: pd.DataFrame, run_id: str) -> alt.LayerChart:
-    """Brokers × verdicts: how many followers.
+    """Plot the number of followers by broker and verdict.
 
     Args:
         verdicts: rows of `replica_verdicts` of one run.
@@ -146,7 +146,7 @@ def heatmap(verdicts: pd.DataFrame, run_id: str) -> alt.LayerChart:
 
 
 def history(runs: pd.DataFrame) -> alt.LayerChart:
-    """Runs × verdicts: how many followers.
+    """Plot the number of followers by run and verdict.
 
     Args:
         runs: rows of `audit_runs` of complete runs, newest first; MOST_RUNS runs are drawn.
@@ -170,7 +170,7 @@ def history(runs: pd.DataFrame) -> alt.LayerChart:
 
 
 def lost_over_time(runs: pd.DataFrame, sums: pd.DataFrame) -> alt.LayerChart:
-    """What was cut and what was lost, run by run.
+    """Plot what was truncated and what was lost, run by run.
 
     Args:
         runs: as of `history`.
@@ -213,7 +213,7 @@ def _grid(data: pd.DataFrame, *, x: str, x_order: list[str], y: str, y_order: li
 
 
 def _present(data: pd.DataFrame) -> list[str]:
-    """The verdicts that occur, worst first; those of another version last."""
+    """Verdicts that occur, worst first; those of another version last."""
     there = set(data["verdict"])
     return [verdict for verdict in VERDICTS if verdict in there] + sorted(there - set(VERDICTS))
 
@@ -267,7 +267,7 @@ class Stretch(NamedTuple):
 
 
 class ChartMark(NamedTuple):
-    """An offset that matters on a replica's row; `detail` says what about it."""
+    """A marked offset on a replica's row; `detail` explains it."""
 
     replica: str
     mark: str
@@ -453,7 +453,7 @@ def _points(points: pd.DataFrame, rows: list[str]) -> Iterable[alt.Chart]:
 
 
 def described(explained: Explained, drawn: list[Stretch], noted: list[ChartMark]) -> str:
-    """The plot in sentences."""
+    """Describe the plot in sentences."""
     said = [f"Partition {explained.partition.name}."]
     for row in _rows(explained, drawn):
         held = [

@@ -52,12 +52,12 @@ class Partition:
 
     @property
     def explained(self) -> Explained:
-        """What `explain()` tells, as values."""
+        """Return what `explain()` prints, as values."""
         return self._explained
 
     @cached_property
     def simulator(self) -> PartitionSimulator:
-        """What plays steps of a recovery on this partition; `simulate` of it gives them as values."""
+        """The simulator of this partition; its `simulate` returns values."""
         return PartitionSimulator(self._place.tables, self.run_id, self.cluster_id, self.topic, self.partition)
 
     def simulate(self, steps: Sequence[str | Action]) -> pd.DataFrame:
@@ -209,7 +209,7 @@ class Partition:
         return next(differing, followers[0])
 
     def _unpaired(self) -> list[charts.Stretch]:
-        """Where there is no follower, what the epoch tables of the replicas tell."""
+        """Return what the epoch tables say where there is no follower."""
         if self._explained.followers:
             return []
         rows = self.epochs().dropna(subset=["end_offset"])

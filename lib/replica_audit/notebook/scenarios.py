@@ -63,7 +63,7 @@ class Played:
 
     @property
     def outcome(self) -> str:
-        """What has become of the follower, in a few words."""
+        """Describe the follower's end state in a few words."""
         if self.truncation.stuck:
             return "never fetches again"
         if self.comparison.effect.fetcher_fails:
@@ -103,7 +103,7 @@ class Scenario:
 
     @cached_property
     def played(self) -> dict[Protocol, Played]:
-        """What each protocol does."""
+        """Result of each protocol."""
         return {protocol: _play(self.leader, self.follower, protocol) for protocol in RULES}
 
     def table(self) -> pd.DataFrame:
@@ -301,7 +301,7 @@ def many_elections() -> Scenario:
 def pair(
     leader: Sequence[Batch], follower: Sequence[Batch], *, high_watermark: int = 0, title: str = "A scenario of one's own"
 ) -> Scenario:
-    """A scenario of one's own.
+    """Make a scenario of two logs.
 
     Args:
         leader: the batches of the leader, as (leader epoch, base offset, last offset), from offset 0 on.

@@ -114,7 +114,7 @@ class PartitionSimulator:
     """
 
     def __init__(self, tables: ArrowTables, run_id: str, cluster_id: str, topic: str, partition: int) -> None:
-        """Read its replicas.
+        """Read the partition's replicas.
 
         Raises:
             UsageError: a table cannot be read.
@@ -157,7 +157,7 @@ class PartitionSimulator:
         self.context = Context(leader_epoch=self.situation.leader_epoch, compacted=compacted)
 
     def simulate(self, steps: Iterable[str | Action]) -> Simulation:
-        """Do steps one after the other; `steps` as of `Run.simulate`."""
+        """Apply steps one after the other; `steps` as for `Run.simulate`."""
         actions = [self._action(step) if isinstance(step, str) else step for step in steps]
         return simulate(self.situation, actions, protocol=self.protocol, context=self.context)
 
@@ -247,7 +247,7 @@ def simulated_frame(rows: Sequence[dict[str, object]], keys: Sequence[str]) -> p
 
 
 def said(action: Action) -> str:
-    """A step as it is given."""
+    """Return a step as the caller writes it."""
     match action:
         case StartBroker():
             return f"start {action.broker_id}"

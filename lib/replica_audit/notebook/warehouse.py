@@ -102,12 +102,12 @@ class Warehouse:
     """
 
     def __init__(self, place: FrameSource) -> None:
-        """Nothing is read yet."""
+        """Remember the location; nothing is read yet."""
         self._place = place
 
     @property
     def location(self) -> str:
-        """Where the tables are, as it was given."""
+        """Location of the tables, as given."""
         return self._place.tables.location
 
     @cached_property

@@ -1,4 +1,4 @@
-"""How to connect, from the properties file that Kafka's own clients and tools take (`--command-config`).
+"""Connection settings from the properties file that Kafka's own clients and tools take (`--command-config`).
 
 Understood: security.protocol, sasl.mechanism (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512), sasl.jaas.config or sasl.username and sasl.password,
 ssl.truststore.* and ssl.keystore.* of type PEM, ssl.key.password, ssl.endpoint.identification.algorithm, client.id. Other keys are left
@@ -28,23 +28,23 @@ _JAAS_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t
 
 
 class Secret(str):
-    """A text that shows itself to nobody: not in a repr, and so in no traceback, no log line and no printed settings."""
+    """A text that its repr hides, and so every traceback, log line and printed setting."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """Nothing of it."""
+        """Return a placeholder."""
         return "'[hidden]'"
 
     __str__ = __repr__
 
     def __format__(self, format_spec: str) -> str:
-        """Nothing of it either."""
+        """Return a placeholder."""
         return repr(self)
 
 
 def read(path: Path | None) -> dict[str, Any]:
-    """A client's properties as settings of kafka-python; those of a plain connection without a file.
+    """Return a client's properties as settings of kafka-python; without a file, those of a plain connection.
 
     Raises:
         UsageError: the file cannot be read, or asks for something that cannot be done; it says what to do instead.
@@ -77,7 +77,7 @@ class _Settings:
         return made
 
     def _open(self, key: str, default: str = "") -> str:
-        """A value that is not a secret, as an ordinary text."""
+        """Return a value that is not a secret as ordinary text."""
         return "".join(self.values.get(key, "")) or default
 
     def _wrong(self, reason: str) -> UsageError:
@@ -162,7 +162,7 @@ class _Settings:
 
 
 def _kind(error: Exception) -> str:
-    """What went wrong with a file, without anything of its content."""
+    """Describe what is wrong with a file without quoting it."""
     if isinstance(error, ssl.SSLError):
         return (error.reason or "not PEM").replace("_", " ").lower()
     return (getattr(error, "strerror", None) or "not PEM").lower()

@@ -1,4 +1,4 @@
-"""A connection to a cluster that gives up in time: each broker is asked by itself, and one that is silent once is not asked again.
+"""A connection to a cluster with bounded waiting: each broker is asked separately, and one that does not answer is not asked again.
 
 What kafka-python's admin client would raise as a whole, because one broker is away, stays the matter of that broker here. The requests and
 their versions are the library's, and so is the network.
@@ -24,7 +24,7 @@ from replica_audit.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """A part that a cluster did not tell. `broker` did not answer, or None where no single one is at fault.
+    """A part of the answer that is missing. `broker` is the one that did not answer, None if no single one is at fault.
 
     `harmless`: brokers of such an age never tell it, so nothing is partial.
     """
@@ -35,12 +35,12 @@ class Missing:
     harmless: bool = False
 
     def sentence(self) -> str:
-        """For a person."""
+        """Return a sentence for a person."""
         where = f" (broker {self.broker})" if self.broker is not None else ""
         return f"{self.what}{where}: {self.why}"
 
     def as_json(self) -> dict[str, Any]:
-        """For the file."""
+        """Return the entry of the JSON document."""
         return {"what": self.what, "why": self.why, "broker": self.broker}
 
 
@@ -127,7 +127,7 @@ class Brokers:
 
     @property
     def reachable(self) -> list[int]:
-        """The brokers that are alive and have not failed to answer, in order."""
+        """Brokers that are alive and have not failed to answer, ascending."""
         return [broker for broker in sorted(self.alive) if broker not in self.unreachable]
 
     def ask(self, broker: int, request: Any) -> Any:
@@ -152,7 +152,7 @@ class Brokers:
         return found
 
     def ask_any(self, request: Any) -> Any:
-        """Ask whoever answers, the broker with the lowest id first.
+        """Ask brokers in ascending order until one answers.
 
         Raises:
             Unanswered: nobody did; the reason is the last one's.
@@ -224,7 +224,7 @@ def error_name(code: int) -> str:
 
 
 def addresses(text: str) -> list[str]:
-    """HOST:PORT[,HOST:PORT…] as a list.
+    """Split HOST:PORT[,HOST:PORT…].
 
     Raises:
         UsageError: it is none.

@@ -417,12 +417,12 @@ class Description:
 
     @property
     def is_partial(self) -> bool:
-        """Whether something is missing that such brokers do tell."""
+        """Return True if something is missing that brokers of this version would answer."""
         return any(not one.harmless for one in self.missing)
 
 
 def describe(brokers: Brokers) -> Description:
-    """Ask for everything. No broker that is silent is waited for twice, so it takes at most a few times the timeout."""
+    """Describe the whole cluster. A silent broker is waited for once, so it takes at most a few timeouts."""
     missing: list[Missing] = []
     brokers.api_versions()  # tells who is there
     captured_at = datetime.now(UTC)

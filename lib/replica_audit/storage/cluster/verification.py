@@ -30,7 +30,7 @@ from replica_audit.words import count
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionThen:
-    """A partition in the run. `epochs` are those of the leader's table and those that its followers would ask for, in order."""
+    """A partition as the run recorded it. `epochs` are those of the leader's table and those its followers would request, ascending."""
 
     topic: str
     partition: int
@@ -41,7 +41,7 @@ class PartitionThen:
 
 @dataclass(slots=True)
 class RunThen:
-    """What a run says. `unknown` names partitions of which it has no leader's table."""
+    """A cluster as the run recorded it. `unknown` names partitions without a leader's table."""
 
     partitions: list[PartitionThen] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -136,7 +136,7 @@ class Asked:
 
 
 def verify(brokers: Brokers, run: RunThen) -> Verification:
-    """Ask the leaders of now for every epoch of the run's partitions."""
+    """Ask the current leaders for every epoch of the run's partitions."""
     made = Verification(partitions=len(run.partitions))
     if run.unknown:
         made.missing.append(Missing(what=_some(run.unknown), why="the run has no log of the leader"))
@@ -156,7 +156,7 @@ def verify(brokers: Brokers, run: RunThen) -> Verification:
 
 
 def _located(brokers: Brokers, partitions: Sequence[PartitionThen], made: Verification) -> list[Asked]:
-    """The partitions with their leaders of now. Those that are gone, others of the same name or without a leader are told."""
+    """Return the partitions with their current leaders; report those that are gone, recreated or without a leader."""
     names = sorted({one.topic for one in partitions})
     topics: dict[str, Any] = {}
     for start in range(0, len(names), _TOPICS_AT_ONCE):
@@ -183,7 +183,7 @@ def _located(brokers: Brokers, partitions: Sequence[PartitionThen], made: Verifi
 
 
 def _live(then: PartitionThen, topic: Any, made: Verification) -> Asked | None:
-    """The partition as it is now; None, and a difference, if it is no more."""
+    """Return the partition as it is now; None, and a difference, if it no longer exists."""
     topic_id = getattr(topic, "topic_id", None)
     known = kafka_uuid(topic_id) if isinstance(topic_id, UUID) and topic_id.int else None
     one = next((one for one in topic.partitions if one.partition_index == then.partition), None)
@@ -239,7 +239,7 @@ def taken(one: Asked, leader: int, part: Any) -> Iterator[tuple[str, str]]:
 
 
 def _ask_log_starts(brokers: Brokers, live: Sequence[Asked]) -> None:
-    """Where the logs begin by now, as far as it is told."""
+    """Ask for the current log start offsets."""
     waiting = list(live)
     while waiting:
         chunks = _by_leader(waiting)
@@ -257,7 +257,7 @@ def _ask_log_starts(brokers: Brokers, live: Sequence[Asked]) -> None:
 
 
 def _compacted(brokers: Brokers, topics: Iterable[str]) -> dict[str, bool]:
-    """Whether topics are compacted, for those of which it is told."""
+    """Return which topics are compacted, for those that were answered."""
     names = sorted(topics)
     found: dict[str, bool] = {}
     for start in range(0, len(names), _TOPICS_AT_ONCE):
@@ -332,7 +332,7 @@ def _starts_request(chunk: Sequence[Asked]) -> Any:
 
 
 def _tell(made: Verification, failed: Iterable[tuple[str, str]]) -> None:
-    """One line for each reason, however many partitions it concerns."""
+    """Report each reason in one line, however many partitions it concerns."""
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name, why in failed:
         by_reason[why].append(name)

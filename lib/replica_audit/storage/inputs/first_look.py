@@ -1,4 +1,4 @@
-"""A look at the inputs before anything is started or written: whether there is something to audit at all. It takes well below a second."""
+"""Quick check, before anything is started or written, that the inputs hold something to audit; takes well below a second."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPARK_STORE = "fs.s3a."
 
 
 def refuse_useless(found: sources.Found) -> None:
-    """End what could not audit anything.
+    """Raise if the inputs hold nothing to audit.
 
     Raises:
         UsageError: there is no cluster, or nothing in any broker's folder; with what is wrong with each input and what to do.
@@ -43,7 +43,7 @@ def _more(count: int) -> list[str]:
 
 
 def look(inputs: Sequence[str], metadata: Path | None = None, *, follow_links: bool = False, thorough: bool = False) -> None:
-    """Look at the inputs as far as listings tell.
+    """Check the inputs by listings alone.
 
     Args:
         inputs: as of `sources.discover`. A store is asked only if what opens it is known here: Spark may be told other credentials.
@@ -70,13 +70,13 @@ def look(inputs: Sequence[str], metadata: Path | None = None, *, follow_links: b
 
 
 def _opens_stores(path: Path) -> bool:
-    """Whether what this process knows is what Spark will know of a store."""
+    """Return True if this process has the same access to a store as Spark."""
     is_told_spark = _SPARK_STORE in os.environ.get("SPARK_SUBMIT_ARGS", "")
     return str(path).startswith("s3") and not is_told_spark and any(name in os.environ for name in _STORE_VARIABLES)
 
 
 def _refuse_empty(found: sources.Found) -> None:
-    """End if there is no file at all in the brokers' folders."""
+    """Raise if the brokers' folders hold no file at all."""
     tree = Tree([])
     brokers = [broker.path for root in found.roots for broker in root.brokers]
     if any(root.server_logs for root in found.roots) or any(tree.holds_files(path) for path in brokers):

@@ -29,12 +29,12 @@ MOST_FOLDERS = 20_000  # directories below one input, replicas left out: a bound
 
 
 def is_printable(name: str) -> bool:
-    """Whether a name is UTF-8."""
+    """Return True if a name is valid UTF-8."""
     return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 class ListedFolders:
-    """Listings of folders, by where they really are; `is_partial`: there were more than are listed."""
+    """Listings of folders by their real paths; `is_partial` is True if some entries were left out."""
 
     def __init__(self, problems: list[tuple[str | None, Problem]], most: int) -> None:
         """Report to `problems`, with a cluster id of None. At most so many directories are listed."""
@@ -47,7 +47,7 @@ class ListedFolders:
         self._is_too_many = False
 
     def entries(self, path: Path) -> tuple[list[Path], list[str]]:
-        """Directories (links to them too) and names of files; what cannot be listed is reported and counts as empty."""
+        """Return directories (also links to them) and names of files; a folder that cannot be listed is reported and counts as empty."""
         return list(self.directories(path)), self.files(path)
 
     def directories(self, path: Path) -> Iterator[Path]:
@@ -82,11 +82,11 @@ class ListedFolders:
         return self._listed[real]
 
     def listed_files(self, path: Path) -> list[str]:
-        """The names of files in a folder, if that was listed before."""
+        """Names of files in a folder that was listed before; else nothing."""
         return self._listed.get(self.real(path), ([], []))[1]
 
     def real(self, path: Path) -> str:
-        """Where a folder really is, asked once."""
+        """Real path of a folder, resolved once."""
         if path not in self._reals:
             parent = self._reals.get(path.parent)
             if parent is None:
@@ -106,14 +106,14 @@ class ListedFolders:
             self._problems.append((None, Problem(path=str(path), kind="directory", code="too-many-folders", detail=detail, remedy=remedy)))
 
     def cannot_read(self, path: Path, error: OSError) -> None:
-        """Report a folder, or a file in one, that cannot be read; once."""
+        """Report once that a folder, or a file in it, cannot be read."""
         problem = cannot_read(path, "directory", error)
         if (None, problem) not in self._problems:
             self._problems.append((None, problem))
 
 
 def _folder_outside(folder: Path, entry: os.DirEntry[str] | StoredEntry) -> OSError | None:
-    """The error of an entry that is a link to a directory out of the input; one to a file is told by whoever reads the file."""
+    """Error for a link to a directory outside of the input; a link to a file is reported by the reader of the file."""
     try:
         return leads_outside(str(folder / entry.name)) if entry.is_symlink() and entry.is_dir() else None
     except OSError:
@@ -121,7 +121,7 @@ def _folder_outside(folder: Path, entry: os.DirEntry[str] | StoredEntry) -> OSEr
 
 
 def _is_directory(folder: Path, entry: os.DirEntry[str] | StoredEntry) -> bool:
-    """Whether an entry of a folder is a directory, and no link back to one that it lies in."""
+    """Return True if an entry is a directory and not a link back to one that contains it."""
     try:
         if entry.is_symlink() and os.path.realpath(folder / entry.name) in _and_above(os.path.realpath(folder)):
             return False
@@ -138,7 +138,7 @@ INPUT = "input"  # the kind of a problem of an input as a whole, of which nothin
 
 
 def unusable(inputs: Sequence[str]) -> list[Problem]:
-    """The local inputs that cannot be looked into at all; what is in a store can be told only with what Spark knows of it.
+    """Local inputs that cannot be listed; stores are left out, because only Spark may have access to them.
 
     Raises:
         UsageError: an input is of a kind that cannot be read.
@@ -148,7 +148,7 @@ def unusable(inputs: Sequence[str]) -> list[Problem]:
 
 
 def location(given: str) -> Path:
-    """Where an input is.
+    """Location of an input.
 
     Raises:
         UsageError: it is of a kind that cannot be read.
@@ -180,7 +180,7 @@ def _in_a_store(given: str) -> Path:
 
 
 def why_unusable(path: Path) -> Problem | None:
-    """Why an input cannot be looked into; None if it can."""
+    """Return why an input cannot be listed; None if it can."""
 
     def problem(code: str, detail: str, remedy: str) -> Problem:
         shown = str(path).encode("utf-8", "replace").decode()
@@ -254,7 +254,7 @@ class Tree:
             yield path, [path]
 
     def _new(self, folders: Iterable[Path]) -> Iterator[Path]:
-        """The folders that were not taken before; of several links to one folder, and that folder itself, one."""
+        """Folders not returned before; each real folder once, however many links lead to it."""
         for path in sorted(folders, key=lambda path: (self.folders.real(path) != str(path), path.name)):
             first = self._taken.setdefault(self.folders.real(path), path)
             if first is path:
@@ -277,7 +277,7 @@ class Tree:
                 yield path
 
     def _of_several_brokers(self, path: Path) -> list[Path]:
-        """The log directories of a folder that is named for one broker and holds those of several."""
+        """Log directories in a folder that is named for one broker and holds several brokers'."""
         ids = sorted({str(meta.broker_id) for meta in self.metas(path)})
         detail = f"log directories of brokers {', '.join(ids)} lie in one folder; each counts for the broker that it names"
         remedy = "check that the folders were not mixed up when they were copied"
@@ -285,7 +285,7 @@ class Tree:
         return [child for child in self.folders.entries(path)[0] if self.metas(child)]
 
     def metas(self, folder: Path) -> list[checkpoints.MetaProperties]:
-        """Every readable meta.properties that names a broker, in a folder and some levels below; replica directories are not entered."""
+        """Yield each readable meta.properties with a broker id, in a folder and some levels below; replica directories are skipped."""
         real = self.folders.real(folder)
         if real not in self._metas:
             self._metas[real] = list(self._meta_properties(real, _DEPTH, {str(parent) for parent in located(real).parents}))
@@ -302,7 +302,7 @@ class Tree:
             yield from self._meta_properties(child, depth - 1, seen)
 
     def _looked_into(self, real: str) -> tuple[checkpoints.MetaProperties | None, list[str]]:
-        """The broker that a folder's own meta.properties names, and where its folders really are that may hold others."""
+        """Return a folder's own meta.properties, if it names a broker, and the real paths of subfolders that may hold others."""
         if real not in self._insides:
             folder = located(real)
             files = self.folders.files(folder)
@@ -342,7 +342,7 @@ class Tree:
                     yield broker_id, folder / name
 
     def _folders_of_logs(self, root: Path) -> Iterator[tuple[Path, int | None]]:
-        """A root, and the folders in it that may hold logs beside the brokers' folders, with the broker that each is named for."""
+        """Yield a root and its folders that may hold logs beside the brokers' folders, with the broker that each is named for."""
         yield root, None
         children, _files = self.folders.entries(root)
         for child in children:
@@ -357,7 +357,7 @@ class Tree:
                 yield from self._below(child, number_of(child.name.encode()) if named is None else named, depth - 1)
 
     def _holds_only_logs(self, path: Path) -> bool:
-        """Whether a folder that holds folders named for brokers has logs in them, and nothing else of Kafka's."""
+        """Return True if the folders named for brokers in a folder hold logs and nothing else of Kafka's."""
         if self.metas(path) or self._holds_kafka_files(path, _LOG_DEPTH, set()):
             return False
         named = [child for child in self.folders.directories(path) if log_dir.is_broker_folder(child.name) is not None]
@@ -373,12 +373,12 @@ class Tree:
             return False  # reported where it is read
 
     def holds_files(self, path: Path, depth: int = _DEPTH) -> bool:
-        """Whether there is any file in a folder or some levels below it; true as well if that could not be looked at."""
+        """Return True if a folder, or some levels below it, holds a file or cannot be listed."""
         children, files = self.folders.entries(path)
         return bool(files) or self.folders.is_partial or (depth > 0 and any(self.holds_files(child, depth - 1) for child in children))
 
     def _written_by(self, path: Path, of_folder: int | None) -> int | None:
-        """The broker that wrote a file, if that is a broker's log; one that names no broker, nor does its folder, is reported."""
+        """Return the broker that wrote a log; a log without a broker id, in a folder without one, is reported."""
         try:
             is_log, broker_id = written_by(path)
             is_quoted = not is_log and path.name.endswith(".json") and is_unusable(path)
@@ -397,11 +397,11 @@ class Tree:
         return of_folder if is_log and of_folder is not None else broker_id
 
     def _is_log_dir(self, path: Path) -> bool:
-        """Whether replica directories lie right in a folder; a stray small file in a root does not make it one."""
+        """Return True if replica directories lie directly in a folder; a stray small file does not count."""
         return any(self._is_replica(child) for child in self.folders.directories(path))
 
     def _is_replica(self, path: Path) -> bool:
-        """Whether a folder is named like a replica's and holds one; bare segments are also put into a broker's folder by hand."""
+        """Return True if a folder is named like a replica's and holds one; people also put bare segments into a broker's folder."""
         files = self.folders.files(path)
         if log_dir.replica_directory(path.name) is None or not _holds_replica_files(files):
             return False
@@ -414,11 +414,11 @@ class Tree:
         return is_whole or dump_texts.of_folder(path.name) is not None
 
     def _named(self, path: Path) -> bool:
-        """Whether a folder is named like a broker's, and is not a replica of a topic of such a name."""
+        """Return True if a folder is named like a broker's and is not a replica of a topic of that name."""
         return log_dir.is_broker_folder(path.name) is not None and not self._is_replica(path) and not path.name.startswith(".")
 
     def _holds_named(self, path: Path) -> bool:
-        """Whether a folder holds folders called broker-N: then it is a root, whatever it is called itself; not if it is a collection."""
+        """Return True if a folder holds folders called broker-N and is not a collection: then it is a root, whatever its own name."""
         if MANIFEST in self.folders.files(path):
             return False  # of a log directory of such a name
         return not self._is_log_dir(path) and any(
@@ -460,7 +460,7 @@ def _holds_replica_files(files: Sequence[str]) -> bool:
 
 
 def _is_of_the_collected(manifest: Path, meta: checkpoints.MetaProperties) -> bool:
-    """Whether a meta.properties names the broker of its collection; else it was changed since, which the listing of the folder reports."""
+    """Return True if a meta.properties has the broker id of its collection; else it was changed, which the listing reports."""
     try:
         with opened(manifest) as stream:
             said = identity(stream.read(_HEAD))

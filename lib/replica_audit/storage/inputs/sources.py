@@ -1,4 +1,4 @@
-"""Finding clusters and brokers below the inputs. Only folders and the few files that name them are looked at here."""
+"""Clusters and brokers below the inputs. Only folders, and the few files that identify them, are read here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOOKED_AT = 64  # folders beside an input
 
 
 def neighbours_left_out(path: Path, broker_id: int, cluster_id: str | None, kind: str) -> Problem | None:
-    """That an input is one broker's folder, or log directory, and other brokers of its cluster lie beside it; None if none does.
+    """Problem of an input that is one broker's folder or log directory with other brokers of its cluster beside it; None if there are none.
 
     Args:
         path: the input.
@@ -51,7 +51,7 @@ def neighbours_left_out(path: Path, broker_id: int, cluster_id: str | None, kind
 
 
 def _others(path: Path, broker_id: int, cluster_id: str | None) -> Iterator[int]:
-    """The ids of other brokers whose folders are named like this one, except for the numbers."""
+    """Ids of other brokers whose folders have the same name but for the number."""
     form = re.sub(r"\d+", "#", path.name)
     tree = Tree([])  # what is wrong with folders that were not given is nobody's problem
     for sibling in _directories(path.parent):
@@ -95,7 +95,7 @@ _NO_TEXT = (".properties", ".md", ".parquet", ".tar", ".tgz", ".zip", ".zst", ".
 
 @dataclass(slots=True)
 class Described:
-    """The files that are used, what they say of the cluster (None if there is none), and what is wrong, or not used, of all."""
+    """The files in use, what they say of the cluster (None if there are none), and the problems of all files."""
 
     paths: tuple[Path, ...]
     head: ClusterMetadata | None
@@ -103,7 +103,7 @@ class Described:
 
 
 def described(root: Path, folders: Sequence[Path], tree: Tree, *, has_document: bool) -> Described:
-    """What was pasted beside brokers' folders; where there is a readable cluster-metadata.json, or several tools', one kind counts.
+    """Read text that was pasted beside brokers' folders; of several kinds one counts, a readable cluster-metadata.json first.
 
     Args:
         root: of the cluster.
@@ -141,7 +141,7 @@ def described(root: Path, folders: Sequence[Path], tree: Tree, *, has_document: 
 
 
 def _contradictions(files: dict[Path, MetadataFile]) -> Iterator[Problem]:
-    """Leave out the files that say different things of one partition: which is the newer one is not known."""
+    """Leave out files that contradict each other about a partition: which is newer is unknown."""
     first: dict[tuple[str, int], tuple[Path, PartitionMetadata]] = {}
     wrong: dict[Path, MetadataError] = {}
     for path, file in files.items():
@@ -215,7 +215,7 @@ _REMEDY = "give each copy of the broker in an input of its own, or leave the old
 
 
 def of_log_directories(found: Sequence[OtherCopy]) -> Iterator[Problem]:
-    """A problem for each log directory that is a copy of another one."""
+    """Yield a problem for each log directory that is a copy of another."""
     for one in found:
         same = "have the same directory.id" if one.has_same_id else "hold the same partitions"
         yield Problem(
@@ -242,7 +242,7 @@ def of_shared_ids(found: Sequence[SharedId]) -> Iterator[Problem]:
 
 
 def without_older_collections(brokers: Sequence[tuple[Path, int]]) -> tuple[set[Path], list[Problem]]:
-    """Folders of a broker that was collected again into another one, and why they are left out.
+    """Return the folders without those whose broker was collected again into another, and the problems that say so.
 
     Both name the broker's own files, so that only one of them can be read; the one that was finished last.
 
@@ -267,7 +267,7 @@ def without_older_collections(brokers: Sequence[tuple[Path, int]]) -> tuple[set[
 
 
 def _finished_at_ms(folder: Path) -> int | None:
-    """When a collection was finished; None if the folder is none, or its manifest cannot be read, which its listing tells."""
+    """Time at which a collection was finished; None if the folder is none, or its manifest is unreadable, which the listing reports."""
     try:
         return read(folder / MANIFEST, lambda _directory: False).finished_at_ms
     except (MetadataError, OSError):
@@ -321,12 +321,12 @@ class Found:
 
     @property
     def every_input_was_read(self) -> bool:
-        """Whether no input as a whole is a problem."""
+        """Return True if no input as a whole has a problem."""
         return not self.unread_inputs
 
     @property
     def unread_inputs(self) -> list[Problem]:
-        """The problems of inputs as a whole, of which nothing is known then."""
+        """Problems of inputs that could not be read at all."""
         return [problem for _cluster, problem in self.problems if problem.kind == INPUT]
 
     def problem_rows(self) -> list[dict[str, object]]:
@@ -354,7 +354,7 @@ def discover(inputs: Sequence[str], metadata: Path | None = None, *, follow_link
 
 
 def confined_to(inputs: Sequence[str], metadata: Path | None = None, *, follow_links: bool) -> list[Path]:
-    """Where the inputs are, out of which no link is followed from now on, unless told otherwise.
+    """Return the locations of the inputs, and confine this process to them unless links are to be followed.
 
     Raises:
         UsageError: an input is of a kind that cannot be read.
@@ -385,7 +385,7 @@ def find(path: Path, found: Found, tree: Tree) -> Tree | None:
 
 
 def _leave_to_the_brokers(found: Found, tree: Tree) -> None:
-    """Drop the links out of the input that lie in the folders of brokers: they are told where these are listed."""
+    """Drop links out of the input in brokers' folders: the listings of those report them."""
     brokers = {tree.folders.real(broker.path) for root in found.roots for broker in root.brokers}
     found.problems = [one for one in found.problems if one[1].code != LINK_OUTSIDE or brokers.isdisjoint(_folders_of(one[1], tree))]
 
@@ -396,7 +396,7 @@ def _folders_of(problem: Problem, tree: Tree) -> Iterator[str]:
 
 
 def settle(found: Found, metadata: Path | None) -> None:
-    """Hold the clusters of all inputs against each other, and give a cluster-metadata.json that was given apart to the one it is of.
+    """Compare the clusters of all inputs, and assign a separate cluster-metadata.json to its cluster.
 
     Raises:
         UsageError: as `discover`.
@@ -480,7 +480,7 @@ def _foreign(broker: BrokerFolder, cluster_id: str) -> Problem:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether there is anything of a name, be it a link to nothing."""
+    """Return True if a name exists, even as a dangling link."""
     return path.is_symlink() or path.exists()
 
 
@@ -507,7 +507,7 @@ def read_metadata(path: Path) -> cluster_metadata.ClusterMetadata:
 
 
 def _give_metadata(found: Found, path: Path) -> None:
-    """Put a cluster-metadata.json that was given apart in the place of the root's own."""
+    """Replace the root's own cluster-metadata.json by a separate one."""
     head = read_metadata(path)
     fitting = [root for root in found.roots if head.cluster_id == root.cluster_id]
     if not fitting and len(found.roots) == 1 and (head.cluster_id is None or found.roots[0].cluster_id == str(found.roots[0].path)):
@@ -534,7 +534,7 @@ def _refuse_twins(roots: Sequence[Root]) -> None:
 def problems_of_input(
     found: Found, facts: Mapping[str, ClusterFacts], inputs: Sequence[str], topics: str, *, has_replicas: bool
 ) -> Iterator[tuple[str | None, Problem]]:
-    """What is wrong with an input as a whole, each with its cluster's id, or None.
+    """Yield the problems of inputs as a whole, each with its cluster's id, or None.
 
     It holds no replica; or brokers that a cluster's metadata names are missing, unless that is reported already, or are there twice.
     """
@@ -552,7 +552,7 @@ def problems_of_input(
 
 
 def about_cluster(root: Root, facts: ClusterFacts) -> dict[str, object]:
-    """What the row of a cluster in `audit_runs` says of it, besides what is counted in its tables."""
+    """Columns of a cluster's row in `audit_runs` that are not counts of its tables."""
     return {
         "protocol": str(facts.applies),
         "protocol_reason": facts.generation.reason,
