@@ -209,6 +209,7 @@ def test_what_is_killed_half_way_is_finished_by_the_next_start_whatever_is_kept_
     assert shown(warehouse, capsys) == before
 
 
+@pytest.mark.nightly  # by day: jobs/test_older_warehouse.py
 def test_tables_of_an_older_version_are_kept_small_too(spark: SparkSession, tmp_path: Path) -> None:
     with tarfile.open(DATA / "older" / "warehouse-0.1.0.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
