@@ -6,12 +6,17 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import combinations, product
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import yaml
 
 from tests.house.checkout import ROOT, Checkout
+from tests.support.shares import without_pairs_that_recur
 
 MADE = """
 import subprocess
@@ -131,3 +136,36 @@ def test_pre_commit_runs_the_same_checks_from_the_projects_environment() -> None
     assert [hook["entry"] for hook in hooks] == [f".venv/bin/{check}" for check in checks()]
     assert all(hook["language"] == "system" and hook["pass_filenames"] is False for hook in hooks)
     assert all(hook.keys() == {"id", "name", "entry", "language", "pass_filenames", "types_or"} for hook in hooks)
+
+
+class Combination:
+    """A test as pytest collects it, called with one value of each of its parameters."""
+
+    def __init__(self, name: str, **values: str) -> None:
+        self.nodeid = f"{name}[{'-'.join(values.values())}]"
+        self.callspec = SimpleNamespace(params=values)
+        self.added: list[str] = []
+
+    def iter_markers(self, _name: str) -> Iterator[SimpleNamespace]:
+        return (SimpleNamespace(args=(name,)) for name in self.callspec.params)
+
+    def get_closest_marker(self, _name: str) -> None:
+        return None
+
+    def add_marker(self, mark: pytest.MarkDecorator) -> None:
+        self.added.append(mark.name)
+
+
+def test_by_day_each_pair_of_values_occurs() -> None:
+    values = {"shape": ("raw", "text", "collected"), "broker": ("leader", "follower"), "state": ("up", "down")}
+    items = [Combination("t", **dict(zip(values, chosen, strict=True))) for chosen in product(*values.values())]
+    two = [Combination("two", a=a, b=b) for a, b in product("xyz", "xyz")]
+    without_pairs_that_recur(cast("list[pytest.Item]", [*items, *two]))
+
+    def pairs(some: list[Combination]) -> set[object]:
+        return {pair for item in some for pair in combinations(item.callspec.params.items(), 2)}
+
+    by_day = [item for item in items if not item.added]
+    assert pairs(by_day) == pairs(items)
+    assert len(by_day) < len(items)
+    assert not [item for item in two if item.added], "two parameters are one pair each"
