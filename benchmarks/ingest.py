@@ -16,19 +16,23 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from segments import write_segment
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
-from replica_audit.engine.spark import inventory, segments, source_rows, spread  # noqa: E402
-from replica_audit.formats.replicas.segment_reader import BUFFER_BYTES  # noqa: E402 - the package need not be installed
+from replica_audit.engine.spark import SparkEngine  # noqa: E402 - the package need not be installed
+from replica_audit.formats.replicas.segment_reader import BUFFER_BYTES  # noqa: E402
+from replica_audit.model import Amounts  # noqa: E402
+from replica_audit.protocol.comparison.content import CompareMode  # noqa: E402
+from replica_audit.stages.inventory import list_source  # noqa: E402
+from replica_audit.stages.items import READINGS, Item, Source, unpacked  # noqa: E402
+from replica_audit.stages.segments import scan  # noqa: E402
 
 CORES = 2
 MIB = 1 << 20
@@ -40,31 +44,29 @@ class Files:
     """A broker's folder as the audit lists it."""
 
     name: str
+    engine: SparkEngine
     listed: DataFrame
-    files: int
-    size: int
+    amounts: Amounts
 
-    @property
-    def tasks(self) -> int:
-        """As many as the audit takes."""
-        return min(4 * CORES, self.files)
+    def spread(self) -> DataFrame:
+        """What is to be read, as the audit gives it to tasks."""
+        return self.engine.spread(self.engine.select(self.listed, READINGS), self.amounts)
 
     def ingest(self) -> DataFrame:
         """What the audit does: runs, CRCs and digests of every segment."""
-        return segments(self.listed, self.tasks, self.size, has_collections=False)
+        return self.engine.flat_map(self.spread(), partial(scan, mode=CompareMode.CONTENT))
 
     def identity(self) -> DataFrame:
         """The same files spread in the same way, read through a buffer of the same size; one number a file comes back."""
-        files = self.listed.select(F.explode("replica.segments").alias("file"))
-        return spread(files, self.tasks, self.size).mapInArrow(_read, "size_bytes bigint")
+        return self.spread().mapInArrow(_read, "size_bytes bigint")
 
 
 def _read(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     buffer = bytearray(BUFFER_BYTES)
     for batch in rows:
         sizes = []
-        for file in batch["file"].to_pylist():
-            with Path(file["path"]).open("rb", buffering=0) as stream:
+        for part in (part for item in unpacked(batch) for part in item.value.parts):
+            with Path(part.file.path).open("rb", buffering=0) as stream:
                 size = 0
                 while count := stream.readinto(buffer):  # type: ignore[attr-defined]
                     size += count
@@ -74,11 +76,10 @@ def _read(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _timed(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Scan the segments of a task, and tell when and with how much of a processor and of memory."""
-    from replica_audit.stages.segments import scan_segments
-
     begin, used = time.time(), time.process_time()
-    for _scans in scan_segments(rows):
-        pass
+    for item in (item for batch in rows for item in unpacked(batch)):
+        for _scan in scan(item, CompareMode.CONTENT):
+            pass
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     yield pa.RecordBatch.from_pylist(
         [{"begin": begin, "end": time.time(), "processor": time.process_time() - used, "resident_mib": resident}], schema=_TASK
@@ -110,10 +111,11 @@ def skewed(folder: Path, size: int, files: int, batch_bytes: int) -> None:
 
 def listed(spark: SparkSession, name: str, folder: Path) -> Files:
     """List a folder as the audit does."""
-    rows = inventory(source_rows(spark, [("cluster", 1, str(folder), "broker")])).persist(StorageLevel.MEMORY_AND_DISK)
-    segment = F.explode("replica.segments").alias("file")
-    count, size = rows.select(segment).agg(F.count("*"), F.sum("file.size_bytes")).first() or (0, 0)
-    return Files(name=name, listed=rows, files=count, size=size)
+    engine = SparkEngine(spark, 4 * CORES)
+    source = Item("cluster", None, None, 1, Source("cluster", 1, str(folder), "broker"))
+    rows = engine.keep(engine.flat_map(engine.given([source]), list_source))
+    (amounts,) = (item.value for item in engine.collect(rows, [Amounts]))
+    return Files(name=name, engine=engine, listed=rows, amounts=amounts)
 
 
 def seconds(make: Callable[[], DataFrame]) -> float:
@@ -125,13 +127,8 @@ def seconds(make: Callable[[], DataFrame]) -> float:
 
 def busy(files: Files) -> tuple[float, int]:
     """Which part of the time of all cores, from the first task's begin to the last one's end, tasks were running; and the most memory."""
-    replica = files.listed.where(F.col("replica").isNotNull())
-    rows = replica.select(
-        *("cluster_id", "broker_id", "topic", "partition", "replica.log_dir", "replica.directory"),
-        F.explode("replica.segments").alias("file"),
-    )
     schema = "begin double, end double, processor double, resident_mib bigint"
-    tasks = spread(rows, files.tasks, files.size).mapInArrow(_timed, schema).collect()
+    tasks = files.spread().mapInArrow(_timed, schema).collect()
     wall = max(task["end"] for task in tasks) - min(task["begin"] for task in tasks)
     return sum(task["end"] - task["begin"] for task in tasks) / wall / CORES, max(task["resident_mib"] for task in tasks)
 
@@ -191,7 +188,7 @@ def _report(sets: list[Files], rounds: int) -> None:
         identity, ingest = least[files.name, "identity"], least[files.name, "ingest"]
         share, resident = max(busy(files) for _round in range(rounds))
         numbers = f"{identity:12.2f}{ingest:10.2f}{ingest / identity:7.2f}{share:7.0%}{resident:12}"
-        print(f"{files.name:10}{files.files:8}{files.size // MIB:8}{numbers}")  # noqa: T201
+        print(f"{files.name:10}{files.amounts.segments:8}{files.amounts.size_bytes // MIB:8}{numbers}")  # noqa: T201
     ratio = least["skewed", "ingest"] / least["even", "ingest"]
     print(f"skewed / even: {ratio:.2f}")  # noqa: T201
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,12 @@ from replica_audit.formats.collection.collected_rows import ROWS, SMALL_FILE_ROW
 from replica_audit.formats.collection.manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.formats.segment.batch_index import read_index
-from replica_audit.model import Problem, ReplicaFiles, SequenceGap
+from replica_audit.formats.values import producers_row
+from replica_audit.model import Problem, Producers, ReplicaFiles, ScannedSegment, SequenceGap
+from replica_audit.protocol.comparison.content import CompareMode
 from replica_audit.protocol.transactions.producer_spans import of_batch
-from replica_audit.stages.segments import collected_scans
+from replica_audit.stages.items import CollectedReading, Item
+from replica_audit.stages.segments import scan
 from tests.collect.collections import collect_broker, resealed
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample" / "committed-loss" / "broker-1"
@@ -71,11 +75,10 @@ def listed(store: Path) -> tuple[list[ReplicaFiles], list[Problem]]:
 def scans(store: Path) -> list[Row]:
     _manifest, found = log_dirs_of(store.parent.parent)
     (log_dir,) = found.values()
-    places = [
-        {"cluster_id": "c", "broker_id": 1, "scans": str(store), "log_dir": log_dir.said.path, "directory": replica.directory}
-        for replica in log_dir.said.replicas
-    ]
-    return [row["segment"] for rows in collected_scans(iter([pa.RecordBatch.from_pylist(places)])) for row in rows.to_pylist()]
+    directories = tuple(replica.directory for replica in log_dir.said.replicas)
+    reading = CollectedReading(scans=str(store), log_dir=log_dir.said.path, directories=directories)
+    made = (item.value for item in scan(Item("c", None, None, 1, reading), CompareMode.CONTENT))
+    return [{**asdict(one), "producers": one.segment.producers} for one in made if isinstance(one, ScannedSegment)]
 
 
 OTHER_TYPE = pa.schema([pa.field("base_offset", pa.string()) if field.name == "base_offset" else field for field in ROWS])
@@ -128,6 +131,7 @@ _LISTED = """
 import sys
 from pathlib import Path
 from replica_audit.formats.replicas.broker_files import replicas_of
+from replica_audit.formats.values import producers_row
 from replica_audit.model import Problem, ReplicaFiles
 found = list(replicas_of(Path(sys.argv[1])))
 counts = [sum(isinstance(one, kind) for one in found) for kind in (ReplicaFiles, Problem)]
@@ -358,8 +362,8 @@ def test_a_scan_that_cannot_be_one_is_a_segment_that_could_not_be_read(collected
 
 
 def test_producers_that_a_scan_may_have(collected: Path):
-    told = {"spans": [SPAN._asdict()], "gaps": [GAP._asdict()], "untold_batches": 3}
-    rewritten(collected, lambda row: row.update(producers=told))
+    told = Producers((SPAN,), (GAP,), 3)
+    rewritten(collected, lambda row: row.update(producers=producers_row(told)))
     found = scans(collected)
     assert {one["failed"] for one in found} == {False}
     assert [one["producers"] for one in found] == [told] * len(found)

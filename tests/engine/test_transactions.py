@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from replica_audit.audit import ClusterInput, judge_clusters
 from replica_audit.config import Settings
-from replica_audit.engine import spark as engine
-from replica_audit.formats.values import transaction_state
-from replica_audit.model import Producers, ProducerSpan, ScannedSegment, Segment, SegmentFile, TransactionState
-from replica_audit.partition.known.cluster_facts import cluster_facts
+from replica_audit.engine import local
+from replica_audit.engine.mapped import Facts
+from replica_audit.engine.spark import SparkEngine, _partitions
+from replica_audit.engine.tally import Order, Tally
+from replica_audit.model import TransactionState
+from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition
-from replica_audit.stages.partitions import known_partition
-from replica_audit.stages.transactions import TransactionsOfPartitions
+from replica_audit.rows import AuditedPartition
+from replica_audit.stages.items import Item, OpenProducers
+from replica_audit.stages.judged import judged
+from replica_audit.stages.transactions import to_partitions, writers
 from replica_audit.storage.inputs.sources import discover
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf
@@ -24,7 +31,7 @@ from tests.formats import transaction_files as tf
 from tests.support import in_process
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 STATES = "__transaction_state-0"
 RECORDS = (
@@ -60,60 +67,78 @@ def cluster(tmp_path: Path, *, records: tuple[bytes, ...] = (*RECORDS, *OPEN)) -
     return tmp_path / "cluster"
 
 
-def sources(root: Path) -> list[tuple[str, int | None, str, str]]:
-    return list(discover([str(root)]).roots[0].sources())
+def clusters(root: Path) -> list[ClusterInput]:
+    return [ClusterInput.of(one, None) for one in discover([str(root)]).roots]
 
 
-def told(row: dict[str, Any]) -> list[str]:
-    return [state.transactional_id for state in known_partition(row).transactions]
+@contextmanager
+def gathered() -> Iterator[dict[tuple[str, int], KnownPartition]]:
+    """The partitions that an engine of this process judges meanwhile."""
+    known: dict[tuple[str, int], KnownPartition] = {}
+
+    def watched(one: KnownPartition, cluster: ClusterFacts) -> AuditedPartition:
+        known[one.topic, one.partition] = one
+        return judged(one, cluster)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "judged", watched)
+        yield known
+
+
+class _Watching(SparkEngine):
+    """An engine that keeps the partitions which it judges."""
+
+    def judge(self, groups: DataFrame, facts: Facts, order: Order, most: int) -> Tally:
+        self.partitions = list(_partitions(iter(groups.toArrow().to_batches())))
+        return Tally()
+
+
+def told(partitions: Iterable[KnownPartition]) -> dict[tuple[str, int], list[str]]:
+    return {(one.topic, one.partition): [state.transactional_id for state in one.transactions] for one in partitions}
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("topics", ["", "orders"])
 def test_in_spark(spark: SparkSession, tmp_path: Path, topics: str) -> None:
-    listed = sources(cluster(tmp_path))
-    facts = {listed[0][0]: cluster_facts(None, (), Settings())}
-    inventory = engine.inventory(engine.source_rows(spark, listed), topics)
-    gathered = engine.gather(inventory, engine.segments(inventory, 2, 1000, has_collections=False))
-    found = engine.with_transactions(engine.with_commits(gathered, None), engine.transactions(gathered, facts))
-    rows = {(row["topic"], row["partition"]): told(row.asDict(recursive=True)) for row in found.collect()}
-    assert {key: names for key, names in rows.items() if names} == EXPECTED
-    assert ("__transaction_state" in {topic for topic, _partition in rows}) == (not topics)
-    (state, *_others) = next(known_partition(r.asDict(recursive=True)).transactions for r in found.where("partition = 1").collect())
+    engine = _Watching(spark, 2)
+    judge_clusters(engine, clusters(cluster(tmp_path)), Settings(topics=topics))
+    engine.release()
+    found = told(engine.partitions)
+    assert {key: names for key, names in found.items() if names} == EXPECTED
+    assert ("__transaction_state" in {topic for topic, _partition in found}) == (not topics)
+    state = next(one.transactions[0] for one in engine.partitions if (one.topic, one.partition) == ("orders", 1))
     assert (state.state, state.producer_id, state.partitions) == ("Ongoing", 5, (("orders", 0), ("orders", 1), ("elsewhere", 9)))
 
 
-@pytest.mark.spark
-def test_partitions_without_any_in_spark(spark: SparkSession, tmp_path: Path) -> None:
-    inventory = engine.inventory(engine.source_rows(spark, sources(cluster(tmp_path))))
-    gathered = engine.gather(inventory, engine.segments(inventory, 2, 1000, has_collections=False))
-    assert engine.with_transactions(gathered, None) is gathered
+@pytest.mark.parametrize("topics", ["", "orders"])
+def test_in_this_process(tmp_path: Path, topics: str) -> None:
+    with gathered() as known:
+        judge_clusters(local.LocalEngine(), clusters(cluster(tmp_path)), Settings(topics=topics))
+    found = told(known.values())
+    assert {key: names for key, names in found.items() if names} == EXPECTED
+    assert ("__transaction_state" in {topic for topic, _partition in found}) == (not topics)
 
 
-def test_of_partitions() -> None:
-    def state(name: str, producer_id: int, *topics: str, previous: int = -1, following: int = -1) -> TransactionState:
-        partitions = [{"topic": topic, "partition": 0} for topic in topics]
+def test_to_which_partitions_a_state_goes() -> None:
+    def state(name: str, producer_id: int, *topics: str, previous: int = -1, following: int = -1) -> Item:
+        others: dict[str, Any] = dict.fromkeys((one.name for one in fields(TransactionState)), 0)
         ids = {"producer_id": producer_id, "previous_producer_id": previous, "next_producer_id": following}
-        others = dict.fromkeys((one.name for one in fields(TransactionState)), 0)
-        return transaction_state({**others, "transactional_id": name, "partitions": partitions} | ids)
+        value = TransactionState(**{**others, "transactional_id": name, "partitions": tuple((topic, 0) for topic in topics), **ids})
+        return Item("c", None, None, None, value)
 
-    changed = state("d", 6, previous=5, following=7)
-    found = TransactionsOfPartitions([state("a", 1, "t", "u", "t"), state("b", 2, "u"), state("c", 3), changed])
+    def written(topic: str, *producers: int, cluster_id: str = "c") -> Item:
+        return Item(cluster_id, topic, 0, 1, OpenProducers(producers))
 
-    def told_of(topic: str, *opened: int) -> list[str]:
-        nothing = dict.fromkeys(ProducerSpan._fields, 0)
-        spans = [ProducerSpan(**{**nothing, "producer_id": producer, "open_first_offset": 5}) for producer in opened]
-        spans.append(ProducerSpan(**{**nothing, "producer_id": 2, "open_first_offset": -1}))
-        file = SegmentFile(path="s", source="raw", base_offset=0, size_bytes=0)
-        segments = [Segment(base_offset=0, runs=(), producers=one) for one in (Producers(tuple(spans), (), 0), None)]
-        scans = [ScannedSegment(log_dir="d", directory="t-0", file=file, segment=one, failed=False, problems=()) for one in segments]
-        known = KnownPartition(cluster_id="c", topic=topic, partition=0, segments=tuple((1, scan) for scan in scans))
-        return [one.transactional_id for one in found.of(known)]
+    opened = writers([written("v", 3, 5), written("t", 3), written("w", 7), written("x", 3, cluster_id="other")])
+    assert opened == {("c", 3): {("v", 0), ("t", 0)}, ("c", 5): {("v", 0)}, ("c", 7): {("w", 0)}, ("other", 3): {("x", 0)}}
 
-    assert [told_of("v", producer) for producer in (5, 6, 7)] == [["d"]] * 3
-    assert [told_of("t"), told_of("u"), told_of("v"), told_of("v", 3), told_of("t", 1, 3), told_of("v", 4)] == [
-        *(["a"], ["a", "b"], [], ["c"], ["a", "c"], []),
-    ]
+    def topics(of: Item) -> list[str | None]:
+        return [item.topic for item in to_partitions(of, opened)]
+
+    assert topics(state("a", 1, "t", "u", "t")) == ["t", "u"], "named twice, told once"
+    assert topics(state("b", 3, "u")) == ["t", "u", "v"]
+    assert topics(state("c", 6, previous=5, following=7)) == ["v", "w"]
+    assert topics(state("d", 9)) == []
 
 
 def test_what_cannot_be_read_is_reported_and_the_audit_goes_on(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from replica_audit.partition.findings.acknowledging import acknowledging
 from replica_audit.past.earlier_runs import earlier_runs
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgement, Acknowledgements
 from replica_audit.rows import FINDINGS
-from replica_audit.rows.arrow import OUTCOMES, schema_of
+from replica_audit.rows.arrow import schema_of, schema_of_audited
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.findings import CheckedPartition, FoundFinding
 from replica_audit.rows.runs import AuditRun
@@ -34,7 +34,6 @@ CLUSTERS, TOPICS, PARTITIONS, FOLLOWERS = ("a", "b"), ("orders", "payments"), (0
 CODES = {"stale_tail": "error", "committed_loss": "critical", "unreadable": "error"}
 NIGHTS = 12
 KNOWN = Acknowledgement(line=1, reason="known", who="ana", until=FIRST + timedelta(days=5), topic="orders", at_most_records=10)
-OUTCOME = pa.schema([OUTCOMES.field(name) for name in ("cluster_id", "found", "checked")])
 Key = tuple[str, str]
 
 
@@ -125,12 +124,14 @@ def night_of(chosen: random.Random, topics: set[str]) -> dict[tuple[str, int, in
     return seen
 
 
-def outcomes(cluster: str, seen: dict[tuple[str, int, int], Seen | None], known: Acknowledgements) -> Iterator[dict[str, Any]]:
+def outcomes(cluster: str, seen: dict[tuple[str, int, int], Seen | None], known: Acknowledgements) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Rows of `found` and of `checked`."""
     for topic, partition in sorted({key[:2] for key, one in seen.items() if one is not None}):
         of_partition = {broker: one for (t, p, broker), one in seen.items() if (t, p) == (topic, partition) and one is not None}
         rows = [found(topic, partition, broker, one, known) for broker, one in of_partition.items() if one.code]
         check = checked(topic, partition, [broker for broker, one in of_partition.items() if one.agrees])
-        yield {"cluster_id": cluster, "found": [as_dict(row) for row in rows], "checked": [as_dict(check)]}
+        yield from (("found", {"cluster_id": cluster, **as_dict(row)}) for row in rows)
+        yield "checked", {"cluster_id": cluster, **as_dict(check)}
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.nightly)])
@@ -153,7 +154,10 @@ def test_any_history(spark: SparkSession, seed: int) -> None:
             seen = night_of(chosen, topics)
             made += outcomes(cluster, seen, acknowledged[cluster])
             expected += model.night(run, on, cluster, topics, seen)
-        frame = spark.createDataFrame(pa.Table.from_pylist(made, schema=OUTCOME), spark_schema(OUTCOME))
+        current, checks = (
+            spark.createDataFrame(pa.Table.from_pylist([row for of, row in made if of == name], schema=schema), spark_schema(schema))
+            for name, schema in ((name, schema_of_audited(name)) for name in ("found", "checked"))
+        )
         kept = pa.Table.from_pylist(written, schema=schema_of(FINDINGS))
         before = [one for one in earlier_runs(runs, run) if one.cluster_id in clusters]
         history = (
@@ -161,7 +165,7 @@ def test_any_history(spark: SparkSession, seed: int) -> None:
             if before
             else None
         )
-        rows = findings_of.with_history(findings_of.findings(frame), history, frame, run, acknowledged).toArrow().to_pylist()
+        rows = findings_of.with_history(current, history, checks, run, acknowledged).toArrow().to_pylist()
         state = {id(row): row["acknowledgement"] and row["acknowledgement"]["state"] for row in rows}
         got = [
             (*(row[n] for n in ("cluster_id", "finding_key", "status", "first_seen_run_id", "last_seen_run_id")), state[id(row)])

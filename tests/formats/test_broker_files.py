@@ -12,17 +12,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT, META_PROPERTIES, OFFSET_CHECKPOINTS, PARTITION_METADATA
 from replica_audit.formats.replicas.broker_files import ServerLog, replicas_of
-from replica_audit.formats.values import INVENTORY, replica_row
 from replica_audit.model import Problem, ReplicaFiles
+from replica_audit.stages.fitting import misfit
 from tests.formats import kafka_files as kf
 from tests.formats.rights import as_nobody, open_to_all
 
@@ -47,12 +44,7 @@ class Walk:
         assert len(set(keys)) == len(keys), "a directory is one replica"
         for problem in self.problems:
             assert problem.detail and problem.remedy and problem.kind and problem.path
-        rows: list[dict[str, Any]] = [
-            {"cluster_id": "c", "broker_id": 1, "topic": one.topic, "partition": one.partition, "replica": replica_row(one)}
-            for one in self.replicas
-        ]
-        rows += [{"cluster_id": "c", "broker_id": 1, "problem": asdict(problem)} for problem in self.loose]
-        pa.RecordBatch.from_pylist(rows, schema=INVENTORY)
+        assert all(misfit(one, "row") is None for one in (*self.replicas, *self.loose))
 
     def __getitem__(self, directory: str) -> ReplicaFiles:
         """The only replica in a directory of this name."""

@@ -22,6 +22,7 @@ from replica_audit.stages.inventory import list_source
 from replica_audit.storage.cluster import client_properties
 from replica_audit.storage.inputs.sources import discover
 from tests.formats import kafka_files as kf
+from tests.support.items import source
 
 HUGE = 100 << 30
 OF_LOG_DIR = (log_dir.META_PROPERTIES, *log_dir.OFFSET_CHECKPOINTS)
@@ -90,9 +91,9 @@ def test_a_huge_cluster_metadata_is_a_problem_and_the_brokers_stay(tmp_path: Pat
     path = sparse(tmp_path / log_dir.CLUSTER_METADATA)
     with little_memory():
         (root,) = discover([str(tmp_path)]).roots
-        (row,) = list_source({"cluster_id": "c", "broker_id": None, "path": str(path), "kind": "metadata"})
+        (item, _amounts) = list_source(source(path, None, "metadata"))
     assert [one.broker_id for one in root.brokers] == [1]
-    assert (row["problem"]["path"], row["problem"]["code"]) == (str(path), "too-large")
+    assert (item.value.path, item.value.code) == (str(path), "too-large")
 
 
 def test_collect_does_not_copy_it(tmp_path: Path):

@@ -118,7 +118,7 @@ def test_a_guest_that_fails_leaves_it_as_it_was_too(
     def fail(*_given: object) -> None:
         raise KeyboardInterrupt("in the middle")
 
-    monkeypatch.setattr("replica_audit.pipeline.run.tally", fail)
+    monkeypatch.setattr("replica_audit.engine.spark.merged", fail)
     shutil.copytree(empty_warehouse, tmp_path / "warehouse")
     before = state(guest_of)
     with pytest.raises(KeyboardInterrupt, match="in the middle"):

@@ -32,12 +32,11 @@ def collected_readers() -> Iterator[tuple[str, Reader]]:
         forged = CollectedLogDir(folder=path.parent, said=said)
         try:
             forged.segment_files()
-            rows = [row for batch in forged.scans({one.directory for one in said.replicas}) for row in batch.to_pylist()]
+            scanned = [scan for _name, scan in forged.segments({one.directory for one in said.replicas}, {})]
         except OSError:
             return Outcome((), True)
-        for row in rows:
-            row["segment"]["file"] |= {"batch_index": None}
-        return Outcome([str(row) for row in rows], any(row["segment"]["failed"] for row in rows))
+        told = [str(replace(scan, file=replace(scan.file, batch_index=None))) for scan in scanned]
+        return Outcome(told, any(scan.failed for scan in scanned))
 
     def read_small(path: Path, content: bytes) -> Outcome:
         said = replace(log_dir.said, small_files_bytes=len(content), small_files_crc32c=crc32c.crc32c(content))

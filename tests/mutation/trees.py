@@ -60,7 +60,7 @@ def wrong_rows(tables: dict[str, list[Row]]) -> str | None:
             return f"a problem without a remedy: {problem}"
     for table, rows in [*((table, tables[table.name]) for table in OF_PARTITIONS), (INPUT_ERRORS, told)]:
         try:
-            pa.array(rows, AUDITED.field(table.name).type.value_type)
+            pa.array(rows, AUDITED[table.name])
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             return f"{table.name}: {error}"
         violation = checker(table)

@@ -15,7 +15,7 @@ from replica_audit.rows.blocks import RowBlock
 from replica_audit.rows.encoding import RowMismatchError, as_dict
 from replica_audit.rows.pairs import EpochEndOffset
 from replica_audit.rows.replicas import SegmentEpoch
-from replica_audit.stages.valid_rows import outcomes, sifted
+from replica_audit.stages.valid_rows import encoded, sifted
 from tests.rows.values import full_row
 
 ROW: SegmentEpoch = replace(full_row(SegmentEpoch), leader_epoch=1, first_offset=5, last_offset=9)
@@ -64,15 +64,13 @@ def test_one_that_its_table_refuses_is_left_out_and_reported(bad: dict[str, Any]
 
 
 def test_they_go_into_files_with_their_cluster() -> None:
-    kept: dict[str, pa.RecordBatch] = {}
-    outcomes([AuditedPartition(cluster_id=name, segment_epochs=block(*ROWS)) for name in "ab"], kept.__setitem__)
+    kept = encoded([AuditedPartition(cluster_id=name, segment_epochs=block(*ROWS)) for name in "ab"])
     found = kept[SEGMENT_EPOCHS.name].to_pylist()
     assert found == [{"cluster_id": name} | as_dict(row) for name in "ab" for row in ROWS]
 
 
 def test_a_number_that_fits_no_column_is_left_out_and_reported() -> None:
-    kept: dict[str, pa.RecordBatch] = {}
     made = AuditedPartition(cluster_id="c", segment_epochs=block(*ROWS, replace(ROW, size_bytes=1 << 63)))
-    (rest,) = outcomes([made], kept.__setitem__).to_pylist()
-    assert [one["code"] for one in rest["input_errors"]] == ["unusable-value"]
+    kept = encoded([made])
+    assert kept["input_errors"]["code"].to_pylist() == ["unusable-value"]
     assert kept[SEGMENT_EPOCHS.name].num_rows == len(ROWS)

@@ -121,7 +121,7 @@ def test_the_rows_of_a_partition_are_those_of_the_tables() -> None:
     classes = {name: get_args(annotation)[0] for name, annotation in annotations.items() if name != "cluster_id"}
     of_tables = {one.name: one.row for one in (*OF_PARTITIONS, INPUT_ERRORS)}
     assert classes == {**of_tables, "found": FoundFinding, "checked": CheckedPartition}
-    assert list(annotations) == AUDITED.names
+    assert list(annotations) == ["cluster_id", *AUDITED]
 
 
 def test_no_two_row_classes_have_a_name() -> None:

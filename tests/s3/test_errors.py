@@ -22,6 +22,7 @@ from replica_audit.storage.inputs.sources import discover
 from tests.house.checkout import ROOT
 from tests.s3.store import Store
 from tests.support import in_process
+from tests.support.items import readings, source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,14 +103,13 @@ def test_an_object_that_goes_after_it_was_listed(store: Store, tmp_path: Path) -
     copy = tmp_path / "copy"
     shutil.copytree(ROOT_FOLDER, copy)
     store.upload(copy, "going")
-    listed = list(list_source({"cluster_id": "c", "broker_id": 2, "path": "s3://going/broker-2", "kind": "broker"}))
-    (replica,) = [row["replica"] for row in listed if (row.get("topic"), row.get("partition")) == ("ledger", 0) and row.get("replica")]
+    parts = [part for item in readings(list_source(source("s3://going/broker-2", 2))) for part in item.value.parts]
+    (part,) = [one for one in parts if (one.topic, one.partition) == ("ledger", 0)]
     store.client().delete_object(Bucket="going", Key=SEGMENT)
-    keys = {"cluster_id": "c", "broker_id": 2, **{name: replica[name] for name in ("log_dir", "directory")}}
-    ((row),) = scan_segment({**keys, "topic": "ledger", "partition": 0, "file": replica["segments"][0]})
-    assert row["segment"]["failed"]
-    ((problem),) = row["segment"]["problems"]
-    assert (problem["path"], problem["code"], problem["detail"]) == (f"s3://going/{SEGMENT}", "gone", "does not exist in the store")
+    found = scan_segment(part)
+    assert found.failed
+    (problem,) = found.problems
+    assert (problem.path, problem.code, problem.detail) == (f"s3://going/{SEGMENT}", "gone", "does not exist in the store")
 
 
 def test_an_object_that_was_replaced_since_is_asked_about_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pytest
 
 from replica_audit.stages.inventory import list_source
-from replica_audit.stages.mapping import uncollected_batches
+from replica_audit.stages.items import uncollected_batches
 from replica_audit.storage.inputs.sources import discover
 from tests.collect.collections import collect_cluster
 from tests.formats.packed_dumps import section
 from tests.support import in_process
+from tests.support.items import source
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample" / "committed-loss"
 _ROOT = Path(__file__).resolve().parents[2]
@@ -48,8 +49,7 @@ def judged(root: Path) -> bool:
 def listed(root: Path) -> bool:
     """Whether a folder has rows to list."""
     (found,) = discover([str(root)]).roots
-    names = ("cluster_id", "broker_id", "path", "kind")
-    return sum(1 for source in found.sources() for _row in list_source(dict(zip(names, source, strict=True)))) > 0
+    return sum(1 for one in found.sources() for _item in list_source(source(one[2], one[1], one[3], one[0]))) > 0
 
 
 def left_over(work: str, root: Path) -> str:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import crc32c
-import pyarrow as pa
 import pytest
 
-from replica_audit.engine.spark import inventory, segments, source_rows
 from replica_audit.formats.native import native_code
 from replica_audit.formats.replicas.segment_reader import scan_file
 from replica_audit.formats.segment.segment_fold import Scan
 from replica_audit.formats.segment.segment_scan import read_batches, scan
-from replica_audit.model import Damage
-from replica_audit.stages.segments import scan_segments
+from replica_audit.model import Amounts, Damage
+from replica_audit.protocol.comparison.content import CompareMode
+from replica_audit.stages.items import Item, Reading
+from replica_audit.stages.segments import scan as scan_item
 from tests.formats import kafka_files as kf
+from tests.support.items import listed_in_spark, scanned_in_spark, source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,7 +84,7 @@ def test_in_python(broker: Path) -> None:
     assert batch.position == (BATCHES - 1) * BATCH_BYTES
 
 
-def measured(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def measured(item: Item) -> Iterator[Item]:
     """Scan as the audit does, and tell by how many bytes the memory of the task's process grew meanwhile at most."""
 
     def memory(name: str) -> int:
@@ -92,23 +93,18 @@ def measured(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = memory("VmRSS")
-    for _scans in scan_segments(rows):
+    for _scans in scan_item(item, CompareMode.CONTENT):
         pass
-    yield pa.record_batch([pa.array([memory("VmHWM") - before], pa.int64())], names=["grown"])
+    yield item._replace(value=Amounts(size_bytes=memory("VmHWM") - before))
 
 
 @pytest.mark.spark
 @pytest.mark.nightly
 def test_in_spark_without_taking_memory(spark: SparkSession, broker: Path) -> None:
-    listed = inventory(source_rows(spark, [("c", 1, str(broker), "broker")])).where("topic = 'orders'").persist()
-    size = segment_of(broker).stat().st_size
-    (row,) = segments(listed, 2, size, has_collections=False).collect()
-    scanned: dict[str, Any] = row["segment"].asDict(recursive=True)
-    assert scanned["runs"][-1]["last_offset"] == BATCHES * RECORDS - 1
-    assert [problem["byte_offset"] for problem in scanned["problems"]] == [BATCHES * BATCH_BYTES]
-    files = listed.selectExpr(
-        "cluster_id", "broker_id", "topic", "partition", "replica.log_dir", "replica.directory", "explode(replica.segments) file"
-    )
-    (grown,) = files.coalesce(1).mapInArrow(measured, "grown bigint").collect()
-    listed.unpersist()
-    assert grown["grown"] < MOST_MEMORY
+    engine, listed, amounts = listed_in_spark(spark, [source(broker)])
+    (item,) = scanned_in_spark(engine, listed, amounts)
+    assert item.value.segment.runs[-1].last_offset == BATCHES * RECORDS - 1
+    assert [problem.byte_offset for problem in item.value.problems] == [BATCHES * BATCH_BYTES]
+    (grown,) = engine.collect(engine.flat_map(engine.select(listed, [Reading]), measured), [Amounts])
+    engine.release()
+    assert grown.value.size_bytes < MOST_MEMORY

@@ -337,14 +337,14 @@ class TestShownKeys:
     def test_a_key_that_is_no_longer_there_is_not_shown(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The cleaner replaces files under an audit: what stands there now may be another record."""
         self._two(tmp_path)
-        compared = local_records.keys_of
+        compared = local_records.records_of
 
         def changed(*known: Any) -> Any:
             found = compared(*known)
             replica(tmp_path, 1, [(0, b"other", b"v")])
             return found
 
-        monkeypatch.setattr("replica_audit.engine.local.keys_of", changed)
+        monkeypatch.setattr("replica_audit.engine.local.records_of", changed)
         rows = in_process.audit(tmp_path, settings=self.SHOWN)["compaction_differences"]
         assert [row["key"] for row in rows if row["broker_id"] == 2] == [None] * 5
         assert [row["key"] for row in rows if row["broker_id"] == 1] == ["of the follower"]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replica_audit.config import Settings
-from replica_audit.engine.spark import inventory, segments, source_rows
 from replica_audit.errors import UsageError
 from replica_audit.local_run import Triaged, triage
 from replica_audit.rows import TABLES
 from replica_audit.storage.inputs.first_look import look
 from replica_audit.storage.inputs.sources import discover
 from tests.house.checkout import ROOT
+from tests.support.items import listed_in_spark, scanned_in_spark, source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -149,11 +149,11 @@ def test_tasks_of_spark_are_confined_as_their_driver_is(spark: SparkSession, clu
     """A file becomes a link after it was listed, so that only whoever opens it can see that; the workers are those of the run before."""
     segment = cluster / f"{SEGMENT}.log"
     (root,) = discover([str(cluster)], follow_links=follow_links).roots
-    listed = inventory(source_rows(spark, tuple(root.sources()))).persist()
-    listed.count()
+    engine, listed, amounts = listed_in_spark(spark, [source(one[2], one[1], one[3], one[0]) for one in root.sources()])
     linked(segment, tmp_path / "elsewhere" / segment.name)
-    found = segments(listed, 2, 1 << 20, has_collections=False).select("segment.problems", "segment.file.path").collect()
-    told = {row["path"]: [problem["code"] for problem in row["problems"]] for row in found if row["problems"]}
+    found = [item.value for item in scanned_in_spark(engine, listed, amounts)]
+    engine.release()
+    told = {one.file.path: [problem.code for problem in one.problems] for one in found if one.problems}
     assert told == ({} if follow_links else {str(segment): ["link-outside"]})
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from replica_audit.audit import ClusterInput, judge_clusters
 from replica_audit.config import Settings
 from replica_audit.engine import local
 from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.rows import INPUT_ERRORS
+from replica_audit.rows.arrow import AUDITED, schema_of_audited
 from replica_audit.storage.inputs.sources import discover
 
 Row = dict[str, Any]
@@ -33,14 +37,21 @@ def audit_cluster(
 ) -> tuple[dict[str, list[Row]], ClusterFacts]:
     """The same, with the facts of the cluster."""
     is_kept = cluster is None and not anew and str(root).startswith(_UNCHANGED)
-    found = (_kept if is_kept else _audited)(root, cluster, settings or Settings(), metadata)
-    return {name: rows(table) for name, table in (*found.tables.items(), ("problems", found.problems))}, found.facts
+    found, facts = (_kept if is_kept else _audited)(root, cluster, settings or Settings(), metadata)
+    return {name: rows(table) for name, table in found.items()}, facts
 
 
-def _audited(root: Path, cluster: ClusterFacts | None, settings: Settings, metadata: bool) -> local.ClusterAudit:
+def _audited(root: Path, cluster: ClusterFacts | None, settings: Settings, metadata: bool) -> tuple[dict[str, pa.Table], ClusterFacts]:
     (cluster_root,) = discover([str(root)], follow_links=settings.follow_links).roots
-    sources = [source for source in cluster_root.sources() if metadata or source[3] != "metadata"]
-    return local.audit_cluster(sources, cluster_root.head if metadata else None, settings, facts=cluster)
+    whole = ClusterInput.of(cluster_root, None)
+    if not metadata:
+        whole = replace(whole, sources=[one for one in whole.sources if one.kind != "metadata"], head=None)
+    engine = local.LocalEngine()
+    made = judge_clusters(engine, [whole], settings, facts=None if cluster is None else {whole.cluster_id: cluster})
+    problems = [{"cluster_id": one.cluster_id, "broker_id": one.broker_id, **asdict(one.value)} for one in made.problems]
+    tables = {name: engine.rows(name) for name in AUDITED}
+    tables["problems"] = pa.Table.from_pylist(problems, schema=schema_of_audited(INPUT_ERRORS.name))
+    return tables, made.facts[whole.cluster_id]
 
 
 _kept = lru_cache(200)(_audited)

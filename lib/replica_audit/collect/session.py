@@ -31,9 +31,9 @@ from replica_audit.collect.segment_reading import LiveSegmentReader
 from replica_audit.errors import UsageError
 from replica_audit.formats.collection.manifest import Manifest
 from replica_audit.formats.log_dir import names as log_dir
+from replica_audit.formats.log_dir.names import topic_filter
 from replica_audit.program import VERSION
 from replica_audit.progress import Progress, Stage, TellsEvent
-from replica_audit.stages.inventory import topic_filter
 
 _REVISITS = 3
 _COUNTED_EVERY_S = 0.5

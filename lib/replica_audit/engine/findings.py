@@ -8,10 +8,12 @@ from operator import or_
 from types import MappingProxyType
 from typing import Protocol
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import spark_schema
+from replica_audit.formats.log_dir.names import topic_filter
 from replica_audit.formats.values import Row
 from replica_audit.partition.findings.acknowledging import history_row
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements, Status
@@ -19,10 +21,9 @@ from replica_audit.rows import FINDINGS
 from replica_audit.rows.arrow import CHECKED, FOUND, batch_of, schema_of
 from replica_audit.rows.encoding import row_of
 from replica_audit.rows.findings import CheckedPartition, FoundFinding, RunFinding
-from replica_audit.stages.inventory import topic_filter
-from replica_audit.stages.mapping import MapInArrow, mapped
 
 _PARTITION = ["cluster_id", "topic", "partition"]
+_AT_ONCE = 256  # rows that are Python's at a time
 
 
 class OpenRun(Protocol):
@@ -41,31 +42,19 @@ class OpenRun(Protocol):
         """Of these topics its findings are out of date."""
 
 
-def findings(outcomes: DataFrame) -> DataFrame:
-    """The findings of a run.
-
-    Args:
-        outcomes: rows of the shape OUTCOMES.
-
-    Returns:
-        cluster_id and the columns of the shape FOUND: one row per finding.
-    """
-    return outcomes.select("cluster_id", F.inline("found"))
-
-
 def with_history(
     current: DataFrame,
     before: DataFrame | None,
-    outcomes: DataFrame,
+    checked: DataFrame,
     run_id: str,
     acknowledged: Mapping[str, Acknowledgements] = MappingProxyType({}),
 ) -> DataFrame:
     """Add what earlier runs left open.
 
     Args:
-        current: what `findings` gives.
+        current: cluster_id and the columns of the shape FOUND, one row for each finding.
         before: rows of the table `findings` of each cluster's complete run before this one; None if they left nothing open.
-        outcomes: rows of the shape OUTCOMES, whose `checked` holds what was found in order.
+        checked: cluster_id and the columns of the shape CHECKED: what was found in order.
         run_id: of this run.
         acknowledged: by cluster id, what somebody knows of.
 
@@ -75,33 +64,36 @@ def with_history(
     names = [column.name for column in FINDINGS.columns]
     types = spark_schema(schema_of(FINDINGS))
     if before is None:
-        return current.mapInArrow(_mapped(partial(_new, run_id=run_id)), types)
+        return current.mapInArrow(partial(_rows, function=partial(_new, run_id=run_id)), types)
     # the table may have been made by an older version
     known = [F.col(name) if name in before.columns else F.lit(None).cast(types[name].dataType).alias(name) for name in names]
     earlier = before.where(F.col("status") != F.lit(str(Status.RESOLVED))).select(*known)
     now = current.select("cluster_id", "finding_key", F.struct(*current.columns).alias("found"))
     then = earlier.select("cluster_id", "finding_key", *_PARTITION[1:], F.struct(*names).alias("earlier"))
     joined = now.join(then, on=["cluster_id", "finding_key"], how="full_outer")
-    checks = outcomes.select("cluster_id", F.inline("checked"))
-    checks = checks.select(*_PARTITION, F.struct(*CHECKED.names).alias("check"))
+    checks = checked.select(*_PARTITION, F.struct(*CHECKED.names).alias("check"))
     rows = joined.join(checks, on=_PARTITION, how="left").select("found", "earlier", "check")
-    return rows.mapInArrow(_mapped(partial(_history, run_id=run_id, acknowledged=dict(acknowledged))), types)
+    history = partial(_history, run_id=run_id, acknowledged=dict(acknowledged))
+    return rows.mapInArrow(partial(_rows, function=history), types)
 
 
-def _mapped(function: Callable[[Row], Iterator[RunFinding]]) -> MapInArrow:
-    return mapped(function, partial(batch_of, RunFinding, schema=schema_of(FINDINGS)))
+def _rows(batches: Iterator[pa.RecordBatch], function: Callable[[Row], RunFinding]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for first in range(0, batch.num_rows, _AT_ONCE):
+            rows = list(map(function, batch.slice(first, _AT_ONCE).to_pylist()))
+            yield batch_of(RunFinding, rows, schema_of(FINDINGS))
 
 
-def _new(row: Row, run_id: str) -> Iterator[RunFinding]:
-    yield history_row(row["cluster_id"], _found(row), None, None, run_id)
+def _new(row: Row, run_id: str) -> RunFinding:
+    return history_row(row["cluster_id"], _found(row), None, None, run_id)
 
 
-def _history(row: Row, run_id: str, acknowledged: Mapping[str, Acknowledgements]) -> Iterator[RunFinding]:
+def _history(row: Row, run_id: str, acknowledged: Mapping[str, Acknowledgements]) -> RunFinding:
     found, check = row["found"], row["check"]
     # nested columns of an older version may lack some of theirs
     earlier = None if row["earlier"] is None else row_of(RunFinding, row["earlier"], of_any_version=True)
     cluster = found["cluster_id"] if earlier is None else earlier.cluster_id
-    yield history_row(
+    return history_row(
         cluster,
         None if found is None else _found(found),
         earlier,

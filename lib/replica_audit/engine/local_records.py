@@ -14,38 +14,39 @@ from types import TracebackType
 import numpy as np
 
 from replica_audit.formats.segment.records import ROW, Rows
-from replica_audit.formats.values import Row, unread_row
 from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.partition.known.known_partition import KnownPartition
-from replica_audit.rows.encoding import as_dict
+from replica_audit.partition.known.known_partition import KnownPartition, ReadRecords
+from replica_audit.stages.items import FollowerKeys, Item, UnreadRecords, read_records
 from replica_audit.stages.records import bucket_of, compared_rows, list_wanted, read_segment_records
 
 _READERS = 2  # segments that are read at once: decoding, hashing and sorting leave Python's lock to each other
 
 
-def keys_of(known: KnownPartition, facts: ClusterFacts) -> list[Row]:
-    """What comparing the records of a partition gives, as rows of the shape COMPARED_KEYS; none where that is nothing."""
+def records_of(known: KnownPartition, facts: ClusterFacts) -> ReadRecords:
+    """What comparing the records of a partition gives; nothing where they are not compared."""
     wanted = list(list_wanted(known, facts))
     if not wanted:
-        return []
-    found: list[Row] = []
+        return ReadRecords()
+    found: list[FollowerKeys | UnreadRecords] = []
     head, *segments = wanted
-    with Buckets(head["buckets"]) as buckets, ThreadPoolExecutor(_READERS) as readers:
+    with Buckets(head.value.buckets) as buckets, ThreadPoolExecutor(_READERS) as readers:
         for problems in readers.map(partial(_read, buckets), segments):
             found += problems
         for by_broker in buckets:
-            found += compared_rows(head["pairs"], by_broker)
-    return found
+            found += compared_rows(head.value.pairs, by_broker)
+    return read_records(found)
 
 
-def _read(buckets: Buckets, segment: Row) -> list[Row]:
-    """Put the records of a segment into buckets; returns what could not be read, as rows of the shape COMPARED_KEYS."""
+def _read(buckets: Buckets, segment: Item) -> list[UnreadRecords]:
+    """Put the records of a segment into buckets; returns what could not be read."""
+    if segment.broker_id is None:
+        raise ValueError(f"{segment.value.file.path} is of no broker")
     problems = []
-    for part in read_segment_records(segment):
+    for part in read_segment_records(segment.value):
         if isinstance(part, np.ndarray):
-            buckets.add(segment["broker_id"], part)
+            buckets.add(segment.broker_id, part)
         else:
-            problems.append(unread_row(segment["broker_id"], as_dict(part)))
+            problems.append(UnreadRecords(segment.broker_id, part))
     return problems
 
 

@@ -6,14 +6,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from replica_audit.files.locations import located
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.formats.replicas.replica_reader import files_in_log
-from replica_audit.formats.values import segment_file
-from replica_audit.model import CANNOT_READ, Problem, ReplicaFiles, SegmentFile
-from replica_audit.stages.segments import collected_scans
+from replica_audit.model import CANNOT_READ, Problem, ReplicaFiles, ScannedSegment, SegmentFile
+from replica_audit.protocol.comparison.content import CompareMode
+from replica_audit.stages.items import CollectedReading, Item
+from replica_audit.stages.segments import scan
 
 Source = tuple[str, int | None, str, str]
 Replica = tuple[str, int, int]  # topic, partition, broker
@@ -63,13 +62,16 @@ def places_of(
 
 
 def _place(replica: ReplicaFiles) -> ReplicaPlace:
-    segments = _collected(replica) if replica.scans else replica.segments
+    segments = _collected(replica.scans, replica.directory) if replica.scans else replica.segments
     return ReplicaPlace(log_dir=replica.log_dir, directory=replica.directory, segments=tuple(files_in_log(segments)))
 
 
-def _collected(replica: ReplicaFiles) -> tuple[SegmentFile, ...]:
+def _collected(scans: str, directory: str) -> tuple[SegmentFile, ...]:
     """The segments of a replica that was collected; a copy is one, with the records, only where all of a segment was copied."""
-    place = {"cluster_id": "", "broker_id": 0, "scans": replica.scans, "log_dir": replica.log_dir, "directory": replica.directory}
-    scanned = [row for batch in collected_scans(iter([pa.RecordBatch.from_pylist([place])])) for row in batch.to_pylist()]
-    files = [segment_file(row["segment"]["file"]) for row in scanned if row.get("segment")]
+    reading = CollectedReading(scans=scans, log_dir="", directories=(directory,))
+    files = (
+        found.value.file
+        for found in scan(Item("", None, None, None, reading), CompareMode.CONTENT)
+        if isinstance(found.value, ScannedSegment)
+    )
     return tuple(replace(file, source="raw", path=file.copy) if file.copy else file for file in files)

@@ -1,78 +1,62 @@
-"""The stages of an audit as Spark runs them: rows are spread over tasks, grouped by partition and judged there.
+"""The stages of an audit as Spark runs them: items are spread over tasks, grouped by partition and judged there.
 
-Nothing about the protocol is decided here. Each stage maps a function of `stages` over rows.
+Nothing about the protocol is decided here. Each stage maps a function of `stages` over items.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial, reduce
+from itertools import islice
+from math import ceil
 from typing import Protocol
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from replica_audit.engine.arrow import frame_of, map_files, spark_schema
-from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from replica_audit.formats.values import (
-    COMMITS,
-    INVENTORY,
-    KEYS_OF_PARTITION,
-    RECORDS,
-    SEGMENTS,
-    TRANSACTIONS,
-    WANTED,
-    Row,
-    log_directory,
-    metadata_copy,
-)
-from replica_audit.model import LogDirectory, LoggedVersions, MetadataCopy
-from replica_audit.partition.known.cluster_facts import ClusterFacts
+from replica_audit.engine.mapped import Facts, OfPartition
+from replica_audit.engine.tally import Order, Tally, merged
+from replica_audit.model import Amounts
 from replica_audit.partition.known.known_partition import KnownPartition
-from replica_audit.protocol.comparison.content import CompareMode
-from replica_audit.rows import COUNTED, AuditedPartition
-from replica_audit.rows.arrow import AUDITED, INT, OUTCOMES, STRING, WrittenFile, struct
-from replica_audit.rows.encoding import as_dict
-from replica_audit.stages.inventory import list_source, weight
+from replica_audit.rows import OF_PARTITIONS
+from replica_audit.rows.arrow import INT, STRING, WrittenFile, schema_of_audited, struct
+from replica_audit.stages.items import (
+    ITEMS,
+    OF_PARTITION,
+    Function,
+    Item,
+    WantedPairs,
+    WantedRecords,
+    kinds,
+    packed,
+    packed_value,
+    partition_of,
+    read_records,
+    uncollected_batches,
+    unpacked,
+    value_of,
+)
 from replica_audit.stages.judged import judged
-from replica_audit.stages.mapping import map_rows, mapped
-from replica_audit.stages.partitions import known_partition
-from replica_audit.stages.records import compared_bucket, list_wanted, read_wanted
-from replica_audit.stages.segments import collected_scans, scan_segments
-from replica_audit.stages.transactions import KEYS, PRODUCER_IDS, list_commits, list_transactions
-from replica_audit.stages.valid_rows import encoded_audits, outcomes, refuse_with_problem
+from replica_audit.stages.records import RECORDS, compared_bucket, list_wanted, record_batches
+from replica_audit.stages.valid_rows import encoded
 
-_BIG = 4  # a file of more than this part of a task's share is placed by its size, the others by a hash
-
-
-def spread(files: DataFrame, tasks: int, total_bytes: int) -> DataFrame:
-    """Give every task about as many bytes; the tasks that start first get the biggest files, so that none of them is left to the end.
-
-    The parts of a packed text are one file here, because its beginning has to be unpacked to read its end.
-
-    Args:
-        files: rows with a struct `file` of the shape SEGMENT_FILE.
-        tasks: partitions of the result.
-        total_bytes: the sum of the sizes.
-
-    Returns:
-        The rows of every task ordered by path, those of a text by their place in it.
-    """
-    is_packed = F.col("file.unpacked_bytes") > 0
-    size = F.when(is_packed, F.col("file.unpacked_bytes")).otherwise(F.col("file.size_bytes"))
-    begin = F.when(is_packed, 0).otherwise(F.col("file.byte_start"))
-    # at most a few files for each task, so that ranking them in one place costs nothing
-    is_big = size * _BIG >= F.lit(max(1, total_bytes // tasks))
-    by_size = Window.orderBy(size.desc(), "file.path", begin)
-    big = files.where(is_big).withColumn("task", F.pmod(F.dense_rank().over(by_size) - 1, F.lit(tasks)))
-    small = files.where(~is_big).withColumn("task", F.pmod(F.xxhash64("file.path", begin), F.lit(tasks)).cast("int"))
-    return big.unionByName(small).repartitionById(tasks, "task").sortWithinPartitions("file.path", "file.byte_start").drop("task")
-
-
-_SOURCES = pa.schema(list(struct(cluster_id=STRING, broker_id=INT, path=STRING, kind=STRING, task=INT)))
+Batches = Iterator[pa.RecordBatch]
+KEYS = ("cluster_id", "topic", "partition")
+_PLACE = ("cluster_id", "broker_id", "topic", "partition", "kind")
+_BIG = 4  # a reading of more than this part of a task's share is placed by its size, the others by a hash
+_TASK = pa.schema([*ITEMS, pa.field("task", INT)])
+_BUCKETS = pa.schema([*ITEMS, pa.field("bucket", INT)])
+_AT_ONCE = 256  # partitions whose rows are put into Arrow together
+_OF_TABLES = frozenset(table.name for table in OF_PARTITIONS)
+# what a task made: rows of a table, by its name, as Arrow's stream; what it counted; the files that it wrote
+_MADE = pa.schema(list(struct(kind=STRING, payload=pa.binary())))
+_TALLY = "tally"
+_BYTES_OF_PAYLOAD = 1 << 18
 
 
 class RowFiles(Protocol):
@@ -85,327 +69,206 @@ class RowFiles(Protocol):
         """Have all of them in files; nothing is added afterwards."""
 
 
-OfRow = Callable[[Row], Iterator[Row]]
 OpenFiles = Callable[[], AbstractContextManager[RowFiles]]
 
 
-def source_rows(spark: SparkSession, sources: Sequence[tuple[str, int | None, str, str]]) -> DataFrame:
-    """Sources, as of `Root.sources`, as rows of `cluster_id`, `broker_id`, `path` and `kind`, each in a task of its own.
+class SparkEngine:
+    """Maps the stages over frames of ITEMS; a group is one row, with all that is known of a partition.
 
-    `repartition` puts several into one task and none into others; the listing of a broker is one task, and takes as long as any.
+    What the tasks that judge return is materialised once: files are a side effect, and made again they would be others.
     """
-    numbered = [(*source, task) for task, source in enumerate(sources)]
-    return frame_of(spark, numbered, _SOURCES).repartitionById(max(1, len(sources)), "task").drop("task")
+
+    opened = None
+
+    def __init__(self, spark: SparkSession, parallelism: int | None, files: OpenFiles | None = None) -> None:
+        """Take a session, and how many tasks read.
+
+        Args:
+            spark: a session.
+            parallelism: of the reading; None for four tasks a core.
+            files: opens what takes the rows of tables that a task makes, and leaves nothing if it fails; None to bring them through Spark.
+        """
+        self._spark, self._parallelism, self._files = spark, parallelism, files
+        self._kept: list[DataFrame] = []
+        self._made: DataFrame | None = None
+
+    def given(self, items: Sequence[Item]) -> DataFrame:
+        """Items that are known here, each in a task of its own: `repartition` puts several into one task and none into others."""
+        rows = [row for batch in packed(items) for row in zip(*batch.to_pydict().values(), strict=True)]
+        numbered = [(*row, task) for task, row in enumerate(rows)]
+        return frame_of(self._spark, numbered, _TASK).repartitionById(max(1, len(items)), "task").drop("task")
+
+    def flat_map(self, items: DataFrame, function: Function) -> DataFrame:
+        """Map items to items inside tasks."""
+        return map_files(items, partial(_mapped, function=function), ITEMS)
+
+    def select(self, items: DataFrame, of: Iterable[type]) -> DataFrame:
+        """Those of some kinds that are audited."""
+        return items.where(F.col("kind").isin(kinds(*of)) & F.col("is_audited"))
+
+    def of_topic(self, items: DataFrame, of: Iterable[type], topic: str | None) -> DataFrame:
+        """Those of some kinds that have a topic, audited or not."""
+        return items.where(F.col("kind").isin(kinds(*of)) & F.col("topic").eqNullSafe(F.lit(topic)))
+
+    def collect(self, items: DataFrame, of: Iterable[type]) -> list[Item]:
+        """Bring items of some kinds to the driver, audited or not."""
+        table = items.where(F.col("kind").isin(kinds(*of))).toArrow()
+        return [item for batch in table.to_batches() for item in unpacked(batch)]
+
+    def keep(self, items: DataFrame) -> DataFrame:
+        """Keep items in Spark's storage until the run ends."""
+        self._kept.append(items.persist(StorageLevel.MEMORY_AND_DISK))
+        return items
+
+    def release(self) -> None:
+        """Keep nothing any more."""
+        for frame in self._kept:
+            frame.unpersist()
+
+    def spread(self, readings: DataFrame, amounts: Amounts) -> DataFrame:
+        """Give every task about as many bytes; tasks that start first get the most at once, so that none of it is left to the end.
+
+        Where a reading goes depends on its keys alone: a task that is made again reads the same.
+        """
+        tasks = self._tasks(amounts)
+        # at most a few for each task, so that ranking them in one place costs nothing
+        is_big = F.col("size_bytes") * _BIG >= F.lit(max(1, amounts.size_bytes // tasks))
+        by_size = Window.orderBy(F.col("size_bytes").desc(), *_PLACE)
+        big = readings.where(is_big).withColumn("task", F.pmod(F.dense_rank().over(by_size) - 1, F.lit(tasks)))
+        small = readings.where(~is_big).withColumn("task", F.pmod(F.xxhash64("size_bytes", *_PLACE), F.lit(tasks)).cast("int"))
+        return big.unionByName(small).repartitionById(tasks, "task").drop("task")
+
+    def _tasks(self, amounts: Amounts) -> int:
+        return min(self._parallelism or 4 * self._spark.sparkContext.defaultParallelism, max(1, amounts.segments))
+
+    def group(self, items: Sequence[DataFrame]) -> DataFrame:
+        """One row for each partition, in one shuffle: its keys and `items`, an array of broker_id and payload."""
+        found = reduce(DataFrame.unionByName, items).where(F.col("kind").isin(kinds(*OF_PARTITION)))
+        return found.groupBy(*KEYS).agg(F.collect_list(F.struct("broker_id", "payload")).alias("items"))
+
+    def map_groups(self, groups: DataFrame, function: OfPartition, facts: Facts) -> DataFrame:
+        """Map partitions to items inside tasks."""
+        return map_files(groups, partial(_mapped_groups, function=function, facts=facts), ITEMS)
+
+    def compare_records(self, groups: DataFrame, facts: Facts, amounts: Amounts) -> DataFrame:
+        """Partitions with `records`, what comparing their records gave; they are judged twice, so they are kept."""
+        groups = self.keep(groups)
+        wanted = self.keep(self.map_groups(groups, list_wanted, facts))
+        records = map_files(self.spread(self.select(wanted, [WantedRecords]), amounts), _records, RECORDS)
+        pairs = map_files(self.select(wanted, [WantedPairs]), _in_buckets, _BUCKETS)
+        by_key = (*KEYS, "bucket")
+        compared = records.groupBy(*by_key).cogroup(pairs.groupBy(*by_key)).applyInArrow(_compared, spark_schema(ITEMS))
+        found = compared.groupBy(*KEYS).agg(F.collect_list("payload").alias("found"))
+        none = F.array().cast("array<binary>")
+        return groups.join(found, on=list(KEYS), how="left").withColumn("records", F.coalesce("found", none)).drop("found")
+
+    def judge(self, groups: DataFrame, facts: Facts, order: Order, most: int) -> Tally:
+        """Judge every partition inside tasks; the rows of tables go into files there, if that is asked for."""
+        judging = partial(_judged, facts=facts, files=self._files, order=order, most=most)
+        self._made = self.keep(map_files(groups, judging, _MADE))
+        told = self._made.where(F.col("kind") == F.lit(_TALLY)).select("payload").toArrow()
+        return merged((value_of(payload.as_buffer()) for payload in told["payload"]), order, most)
+
+    def rows(self, name: str) -> DataFrame:
+        """The rows of a name of AUDITED, with their cluster_id; none of tables whose rows went into files."""
+        schema = schema_of_audited(name)
+        if self._made is None:
+            return frame_of(self._spark, [], schema)
+        of_name = self._made.where(F.col("kind") == F.lit(name)).select("payload")
+        return of_name.mapInArrow(partial(_decoded, schema=schema), spark_schema(schema))
 
 
-def inventory(sources: DataFrame, topics: str = "") -> DataFrame:
-    """List every source inside tasks.
-
-    Args:
-        sources: one row per broker folder, cluster-metadata.json, or server.log that lies in no broker's folder (`kind` is broker, metadata
-            or server-log), as of `source_rows`.
-        topics: as the setting.
-
-    Returns:
-        Rows of the shape INVENTORY: one of `replica`, `metadata`, `metadata_copy`, `event`, `versions`, `log_directory` and `problem` is
-        not null. The replicas of `__consumer_offsets` and `__transaction_state` are listed even where `topics` leaves them out, since they
-        show who reads and writes the others: `is_audited` is then false.
-    """
-    listing = partial(list_source, topics=topics)
-    return map_files(sources, map_rows(listing, INVENTORY, refuse_with_problem, weight), INVENTORY)
+def _mapped(batches: Batches, function: Function) -> Batches:
+    items = (item for batch in batches for item in unpacked(batch))
+    yield from uncollected_batches(packed(made for item in items for made in function(item)))
 
 
-def metadata_copies(inventory: DataFrame) -> dict[str, list[MetadataCopy]]:
-    """For each cluster the copies of its metadata log, one of each broker and controller; one small collect."""
-    found: dict[str, list[MetadataCopy]] = {}
-    for row in inventory.where(F.col("metadata_copy").isNotNull()).select("cluster_id", "metadata_copy").collect():
-        found.setdefault(row["cluster_id"], []).append(metadata_copy(row["metadata_copy"].asDict(recursive=True)))
-    return found
+def _partitions(batches: Batches) -> Iterator[KnownPartition]:
+    """The partitions of grouped rows, of each of which all that is known is Python's one at a time."""
+    for batch in batches:
+        has_records = "records" in batch.schema.names
+        for place in range(batch.num_rows):
+            cluster, topic, partition = (batch[name][place].as_py() for name in KEYS)
+            items = batch["items"][place].values
+            values = map(value_of, (payload.as_buffer() for payload in items.field("payload")))
+            known = partition_of(cluster, topic, partition, zip(items.field("broker_id").to_pylist(), values, strict=True))
+            if known is not None:
+                records = read_records(map(value_of, batch["records"][place].as_py())) if has_records else None
+                yield replace(known, records=records)
 
 
-def logged_versions(inventory: DataFrame) -> dict[str, list[LoggedVersions]]:
-    """For each cluster the versions that its brokers' own logs tell, each combination once; one small collect."""
-    told = inventory.where(F.col("versions").isNotNull()).select("cluster_id", "versions").distinct()
-    found: dict[str, list[LoggedVersions]] = {}
-    for row in told.collect():
-        found.setdefault(row["cluster_id"], []).append(LoggedVersions(**row["versions"].asDict()))
-    return found
+def _mapped_groups(batches: Batches, function: OfPartition, facts: Facts) -> Batches:
+    made = (item for known in _partitions(batches) for item in function(known, facts[known.cluster_id]))
+    yield from uncollected_batches(packed(made))
 
 
-def log_directories(inventory: DataFrame) -> dict[str, list[tuple[int, LogDirectory]]]:
-    """For each cluster its brokers' log directories, each with its broker; one small collect."""
-    found: dict[str, list[tuple[int, LogDirectory]]] = {}
-    told = inventory.where(F.col("log_directory").isNotNull()).select("cluster_id", "broker_id", "log_directory")
-    for row in told.collect():
-        found.setdefault(row["cluster_id"], []).append((row["broker_id"], log_directory(row["log_directory"].asDict())))
-    return found
+def _records(batches: Batches) -> Batches:
+    for batch in batches:
+        for item in unpacked(batch):
+            yield from record_batches(item)
 
 
-def segments(
-    inventory: DataFrame, tasks: int, total_bytes: int, *, has_collections: bool, has_logs: bool = True, compare: str = "content"
-) -> DataFrame:
-    """Scan every segment.
-
-    Args:
-        inventory: rows of the shape INVENTORY.
-        tasks: over how many tasks the segments are spread, by bytes.
-        total_bytes: the sum of the segments' sizes.
-        has_collections: whether any replica was scanned on its broker; if none was, nothing is started to look for such scans.
-        has_logs: whether any was not; if all were, nothing is started to scan segments.
-        compare: how closely replicas are compared, a `CompareMode`.
-
-    Returns:
-        Rows of the shape SEGMENTS, one per segment file.
-    """
-    replicas = inventory.where(F.col("replica").isNotNull())
-    made = []
-    if has_logs or not has_collections:
-        made.append(_scanned_here(replicas, tasks, total_bytes, CompareMode(compare)))
-    if has_collections:
-        made.append(_scanned_on_brokers(replicas))
-    return reduce(DataFrame.unionByName, made)
+def _in_buckets(batches: Batches) -> Batches:
+    """Wanted pairs for each bucket of keys."""
+    for batch in batches:
+        for place, item in enumerate(unpacked(batch)):
+            of_each = batch.take(pa.array([place] * item.value.buckets))
+            yield pa.RecordBatch.from_arrays([*of_each.columns, pa.array(range(item.value.buckets), INT)], schema=_BUCKETS)
 
 
-def _scanned_on_brokers(replicas: DataFrame) -> DataFrame:
-    is_collected = F.col("replica.scans").isNotNull()
-    places = replicas.where(is_collected).select("cluster_id", "broker_id", "replica.scans", "replica.log_dir", "replica.directory")
-    # the replicas of a broker's folder come from one task, so each file of scans is read by one
-    return map_files(places, collected_scans, SEGMENTS)
+def _compared(records: pa.Table, wanted: pa.Table) -> pa.Table:
+    (item,) = (item for batch in wanted.select(ITEMS.names).to_batches() for item in unpacked(batch))
+    found = (item._replace(value=one) for one in compared_bucket(records, item.value))
+    return pa.Table.from_batches(packed(found), ITEMS)
 
 
-def _scanned_here(replicas: DataFrame, tasks: int, total_bytes: int, mode: CompareMode) -> DataFrame:
-    files = replicas.where(F.col("replica.scans").isNull()).select(
-        "cluster_id",
-        "broker_id",
-        "topic",
-        "partition",
-        F.col("replica.log_dir").alias("log_dir"),
-        F.col("replica.directory").alias("directory"),
-        F.explode("replica.segments").alias("file"),
-    )
-    return map_files(spread(files, tasks, total_bytes), partial(scan_segments, mode=mode), SEGMENTS)
-
-
-def gather(inventory: DataFrame, segments: DataFrame) -> DataFrame:
-    """One row per partition, in one shuffle.
-
-    Returns:
-        cluster_id, topic, partition, is_audited, and arrays of structs with broker_id: claims (of the shape PARTITION_METADATA; broker_id
-        is null for the file beside the brokers), replicas, segments and events (of the shape LOG_EVENT).
-    """
-    with_broker = {name: F.when(F.col(name).isNotNull(), F.struct("broker_id", name)) for name in ("replica", "metadata", "event")}
-    none = F.lit(None)
-    of_partitions = F.col("replica").isNotNull() | F.col("metadata").isNotNull() | F.col("event").isNotNull()
-    found = inventory.where(of_partitions).select(
-        *KEYS,
-        "is_audited",
-        with_broker["replica"].alias("replica"),
-        with_broker["metadata"].alias("claim"),
-        with_broker["event"].alias("event"),
-        none.cast(_struct(segments)).alias("segment"),
-    )
-    scanned = segments.select(
-        *KEYS,
-        none.cast("boolean").alias("is_audited"),
-        none.cast(found.schema["replica"].dataType).alias("replica"),
-        none.cast(found.schema["claim"].dataType).alias("claim"),
-        none.cast(found.schema["event"].dataType).alias("event"),
-        F.struct("broker_id", "segment").alias("segment"),
-    )
-    return (
-        found.unionByName(scanned)
-        .groupBy(*KEYS)
-        .agg(
-            F.first("is_audited", ignorenulls=True).alias("is_audited"),
-            F.collect_list("claim").alias("claims"),
-            F.collect_list("replica").alias("replicas"),
-            F.collect_list("event").alias("events"),
-            F.collect_list("segment").alias("segments"),
-        )
-    )
-
-
-def _struct(segments: DataFrame) -> str:
-    return f"struct<broker_id:int,segment:{segments.schema['segment'].dataType.simpleString()}>"
-
-
-def commits(gathered: DataFrame, clusters: Mapping[str, ClusterFacts]) -> DataFrame:
-    """Every committed offset that the partitions of `__consumer_offsets` hold, and what of them cannot be read.
-
-    Returns:
-        Rows of the shape COMMITS: either `commit`, with the topic and partition that it is about, or `problem` is not null.
-    """
-    of_groups = gathered.where(F.col("topic") == F.lit(GROUP_OFFSETS_TOPIC))
-    return map_files(of_groups, map_rows(of_partition(list_commits, clusters), COMMITS, refuse_with_problem), COMMITS)
-
-
-def with_commits(gathered: DataFrame, found: DataFrame | None) -> DataFrame:
-    """The gathered partitions that are audited, each with its committed offsets: `commits`, an array, null where there are none.
-
-    `found` is what `commits` gives, None where no group's offsets are in the input.
-    """
-    if found is None:
-        return gathered.where("is_audited")
-    per_partition = found.where(F.col("commit").isNotNull()).groupBy(*KEYS).agg(F.collect_list("commit").alias("commits"))
-    return gathered.where("is_audited").join(per_partition, on=list(KEYS), how="left")
-
-
-def transactions(gathered: DataFrame, clusters: Mapping[str, ClusterFacts]) -> DataFrame:
-    """The state of every transactional id that the partitions of `__transaction_state` hold, and what of them cannot be read.
-
-    Returns:
-        Rows of the shape TRANSACTIONS: either `transaction` or `problem` is not null.
-    """
-    of_coordinators = gathered.where(F.col("topic") == F.lit(TRANSACTIONS_TOPIC))
-    listed = map_rows(of_partition(list_transactions, clusters), TRANSACTIONS, refuse_with_problem)
-    return map_files(of_coordinators, listed, TRANSACTIONS)
-
-
-def with_transactions(gathered: DataFrame, found: DataFrame | None) -> DataFrame:
-    """Gathered partitions, each with `transactions`, an array of the shape TRANSACTION_STATE, null where there are none.
-
-    `found` is what `transactions` gives, None where no `__transaction_state` is in the input. Else `gathered` is read twice: who has a
-    transaction open in a partition is known by its segments alone.
-    """
-    if found is None:
-        return gathered
-    told = found.where(F.col("transaction").isNotNull())
-    named = told.select("cluster_id", F.explode(F.array_distinct("transaction.partitions")).alias("place"), "transaction")
-    of_partition = named.select("cluster_id", "place.topic", "place.partition", "transaction")
-    known = F.flatten(F.transform(F.filter("segments", _has_producers), lambda one: one.segment.producers.spans))
-    opened = F.transform(F.filter(known, lambda span: span.open_first_offset >= 0), lambda span: span.producer_id)
-    writes = gathered.select(*KEYS, F.explode(F.array_distinct(opened)).alias("producer_id"))
-    ids = F.array_distinct(F.array(*(F.col(f"transaction.{name}") for name in PRODUCER_IDS)))
-    by_producer = told.select("cluster_id", F.explode(ids).alias("producer_id"), "transaction")
-    of_producer = writes.join(by_producer, on=["cluster_id", "producer_id"]).select(*KEYS, "transaction")
-    each = of_partition.unionByName(of_producer).withColumn("name", F.col("transaction.transactional_id")).dropDuplicates([*KEYS, "name"])
-    per_partition = each.groupBy(*KEYS).agg(F.collect_list("transaction").alias("transactions"))
-    return gathered.join(per_partition, on=list(KEYS), how="left")
-
-
-def _has_producers(one: Column) -> Column:
-    return one.segment.producers.isNotNull()  # an older version collected those without
-
-
-def judge(gathered: DataFrame, clusters: dict[str, ClusterFacts]) -> DataFrame:
-    """Judge every partition inside tasks.
-
-    Returns:
-        One row per partition of the shape AUDITED: cluster_id and, for each table, an array of its rows without the run's keys.
-    """
-    return map_files(gathered, mapped(partial(_judge, clusters=clusters), encoded_audits), AUDITED)
-
-
-def judge_into_files(gathered: DataFrame, clusters: dict[str, ClusterFacts], files: OpenFiles) -> DataFrame:
-    """Judge every partition inside tasks, where the rows of tables go into files at once: they are most of what an audit makes.
-
-    Args:
-        gathered: as `with_commits` gives it.
-        clusters: the facts of each, by its id.
-        files: opens what takes the rows of a task; if the task fails, it leaves nothing.
-
-    Returns:
-        Rows of the shape OUTCOMES: one for each partition, and one for each file.
-    """
-    return map_files(gathered, partial(_judged_into_files, clusters=clusters, files=files), OUTCOMES)
-
-
-def _judged_into_files(batches: Iterator[pa.RecordBatch], clusters: dict[str, ClusterFacts], files: OpenFiles) -> Iterator[pa.RecordBatch]:
+def _judged(batches: Batches, facts: Facts, files: OpenFiles | None, order: Order, most: int) -> Batches:
+    if files is None:
+        yield from uncollected_batches(_made(batches, facts, None, order, most))
+        return
     with files() as taken:
-        yield from mapped(partial(_judge, clusters=clusters), partial(outcomes, keep=taken.add))(batches)
-        yield pa.RecordBatch.from_pylist([{"file": as_dict(file)} for file in taken.finish()], schema=OUTCOMES)
+        yield from uncollected_batches(_made(batches, facts, taken, order, most))
 
 
-def outcomes_of(audited: DataFrame) -> DataFrame:
-    """Rows of the shape OUTCOMES of rows of the shape AUDITED, whose tables are in no file yet."""
-    known = {
-        "sizes": F.array(*(F.size(table.name).cast("bigint") for table in COUNTED)),
-        "verdicts": F.col("replica_verdicts.verdict"),
-        "records_unread": F.size(F.filter("replica_verdicts", _is_clean_but_unread)).cast("bigint"),
-        "file": F.lit(None).cast(spark_schema(OUTCOMES)["file"].dataType),
-    }
-    return audited.select(*(known.get(name, F.col(name)).alias(name) for name in OUTCOMES.names))
+def _made(batches: Batches, facts: Facts, files: RowFiles | None, order: Order, most: int) -> Batches:
+    tally = Tally()
+    audited = (judged(known, facts[known.cluster_id]) for known in _partitions(batches))
+    while some := list(islice(audited, _AT_ONCE)):
+        rows = encoded(some)
+        tally.add(rows, len(some))
+        tally.keep_worst(order, most)
+        carried = []
+        for name, batch in rows.items():
+            if files is not None and name in _OF_TABLES:
+                files.add(name, batch)
+            else:
+                carried += [(name, payload) for payload in _encoded(batch)]
+        if carried:
+            yield _batch(carried)
+    if files is not None:
+        tally.files += files.finish()
+    yield _batch([(_TALLY, packed_value(tally))])
 
 
-def _is_clean_but_unread(verdict: Column) -> Column:
-    return (verdict["severity"] == "none") & verdict["records_unread"].isNotNull()
+def _batch(rows: Sequence[tuple[str, bytes]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([kind for kind, _payload in rows]), pa.array([payload for _kind, payload in rows])], schema=_MADE
+    )
 
 
-def _judge(row: Row, clusters: dict[str, ClusterFacts]) -> Iterator[AuditedPartition]:
-    yield judged(known_partition(row), clusters[row["cluster_id"]])
+def _encoded(rows: pa.RecordBatch) -> Iterator[bytes]:
+    """Rows as Arrow's streams, none of them large."""
+    at_once = ceil(rows.num_rows / ceil(rows.nbytes / _BYTES_OF_PAYLOAD))
+    for first in range(0, rows.num_rows, at_once):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as stream:
+            stream.write_batch(rows.slice(first, at_once))
+        yield sink.getvalue().to_pybytes()
 
 
-def of_partition(function: Callable[[KnownPartition, ClusterFacts], Iterator[Row]], clusters: Mapping[str, ClusterFacts]) -> OfRow:
-    """Make a function of a partition and its cluster into one of a gathered row."""
-    return partial(_of_row, function=function, clusters=clusters)
-
-
-def _of_row(
-    row: Row, function: Callable[[KnownPartition, ClusterFacts], Iterator[Row]], clusters: Mapping[str, ClusterFacts]
-) -> Iterator[Row]:
-    yield from function(known_partition(row), clusters[row["cluster_id"]])
-
-
-def with_keys(gathered: DataFrame, clusters: dict[str, ClusterFacts], tasks: int, total_bytes: int) -> DataFrame:
-    """The gathered partitions with `keys`: what comparing their records gave, rows of the shape COMPARED_KEYS; empty where that is nothing.
-
-    Args:
-        gathered: partitions that are audited; they are judged twice, so they should be persisted.
-        clusters: the facts of each.
-        tasks: over how many the segments are spread.
-        total_bytes: the size of all segments, the others among them.
-    """
-    wanted = map_files(gathered, map_rows(of_partition(list_wanted, clusters), WANTED), WANTED)
-    files = wanted.where(F.col("file").isNotNull())
-    records = map_files(spread(files, tasks, total_bytes), read_wanted, RECORDS)
-    pairs = wanted.where(F.col("pairs").isNotNull()).withColumn("bucket", F.explode(F.sequence(F.lit(0), F.col("buckets") - 1)))
-    by_key = (*KEYS, "bucket")
-    compared = records.groupBy(*by_key).cogroup(pairs.groupBy(*by_key)).applyInArrow(compared_bucket, spark_schema(KEYS_OF_PARTITION))
-    found = compared.groupBy(*KEYS).agg(F.collect_list("keys").alias("found_keys"))
-    kind = found.schema["found_keys"].dataType
-    keys = F.coalesce(F.col("found_keys"), F.array().cast(kind)).alias("keys")
-    return gathered.join(found, on=list(KEYS), how="left").select(*gathered.columns, keys)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amounts:
-    """What was listed.
-
-    Args:
-        replicas: directories that are audited.
-        files: segments.
-        size: their bytes.
-        offsets: replicas of `__consumer_offsets`.
-        states: replicas of `__transaction_state`.
-        copies: of the metadata log.
-        collections: replicas that were scanned on their brokers.
-        logs: the other replicas.
-        versions: that server logs tell.
-    """
-
-    replicas: int
-    files: int
-    size: int
-    offsets: int
-    states: int
-    copies: int
-    collections: int
-    logs: int
-    versions: int
-
-    @classmethod
-    def of(cls, listed: DataFrame) -> Amounts:
-        """Count rows of the shape INVENTORY."""
-        replica, is_audited = F.col("replica"), F.col("is_audited")
-        found = listed.agg(
-            F.count(F.when(is_audited, replica)),
-            F.sum(F.size(replica.segments)),
-            F.sum(F.aggregate(replica.segments, F.lit(0).cast("bigint"), lambda a, s: a + s.size_bytes)),
-            F.count(F.when(F.col("topic") == F.lit(GROUP_OFFSETS_TOPIC), replica)),
-            F.count(F.when(F.col("topic") == F.lit(TRANSACTIONS_TOPIC), replica)),
-            F.count("metadata_copy"),
-            F.count("replica.scans"),
-            F.count(F.when(replica.isNotNull() & replica.scans.isNull(), 1)),
-            F.count("versions"),
-        ).first()
-        return cls(**dict(zip(cls.__slots__, (number or 0 for number in found or [0] * len(cls.__slots__)), strict=True)))
+def _decoded(batches: Batches, schema: pa.Schema) -> Batches:
+    for batch in batches:
+        for payload in batch["payload"]:
+            with pa.ipc.open_stream(payload.as_buffer()) as stream:
+                for rows in stream:
+                    yield pa.RecordBatch.from_arrays(rows.columns, schema=schema)

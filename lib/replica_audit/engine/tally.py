@@ -1,37 +1,27 @@
-"""What an audit counts before its tables are written, and its worst findings, in one pass over the audited partitions."""
+"""What an audit counts before its tables are written, and its worst findings."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from replica_audit.engine.arrow import spark_schema
 from replica_audit.formats.values import Row
 from replica_audit.protocol.verdict.acknowledgement import AckState
-from replica_audit.rows import COUNTED
-from replica_audit.rows.arrow import BIGINT, FOUND, OUTCOMES, STRING, WrittenFile
-from replica_audit.rows.encoding import row_of
+from replica_audit.protocol.verdict.verdict import Severity
+from replica_audit.rows import COUNTED, REPLICA_VERDICTS
+from replica_audit.rows.arrow import FOUND, STRING, WrittenFile
 
-Order = Callable[[pa.Table], Any]
-_COUNTED = tuple(table.name for table in COUNTED)
+Order = Callable[[pa.Table], Any]  # gives the places of findings in order, the worst first
+_COUNTED = frozenset(table.name for table in COUNTED)
 _SHOWN = ("code", "severity", "topic", "partition", "broker_id", "summary", "removed_committed", "records_lost", "acknowledgement")
-_KINDS = ("rows", "verdict", "severity", "acknowledged", "partitions", "unread", "proven")
-_ROWS, _VERDICT, _SEVERITY, _ACKNOWLEDGED, _PARTITIONS, _UNREAD, _PROVEN = _KINDS
-_FINDING = pa.struct([FOUND.field(FOUND.get_field_index(name)) for name in _SHOWN])
-# a row is a count of a cluster, one of its findings, or a file
-_COLUMNS: list[tuple[str, pa.DataType]] = [("cluster_id", STRING), ("counted", STRING), ("name", STRING), ("count", BIGINT)]
-_TALLY = pa.schema([*_COLUMNS, ("finding", _FINDING), ("file", OUTCOMES.field("file").type)])
+_FINDING = pa.schema([pa.field("cluster_id", STRING), *(FOUND.field(name) for name in _SHOWN)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Tally:
     """What was counted in each cluster, by its id.
 
@@ -43,21 +33,63 @@ class Tally:
         partitions: by cluster: partitions with a follower to judge.
         records_unread: by cluster: clean followers whose records were to be compared and could not be.
         proven_healthy: by cluster: followers of partitions that were proven healthy before any pair was compared.
-        worst: the worst findings that are not acknowledged, as many as were asked for; their cluster_id and some columns of FOUND.
+        worst: the worst findings that are not acknowledged; their cluster_id and some columns of FOUND.
         audited: partitions in all.
         files: in which rows of tables are.
     """
 
-    rows: Counter[tuple[str, str]]
-    verdicts: Counter[tuple[str, str]]
-    severities: Counter[tuple[str, str]]
-    acknowledged: Counter[tuple[str, str]]
-    partitions: Counter[str]
-    records_unread: Counter[str]
-    proven_healthy: Counter[str]
-    worst: list[Row]
-    audited: int
-    files: tuple[WrittenFile, ...]
+    rows: Counter[tuple[str, str]] = field(default_factory=Counter)
+    verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    severities: Counter[tuple[str, str]] = field(default_factory=Counter)
+    acknowledged: Counter[tuple[str, str]] = field(default_factory=Counter)
+    partitions: Counter[str] = field(default_factory=Counter)
+    records_unread: Counter[str] = field(default_factory=Counter)
+    proven_healthy: Counter[str] = field(default_factory=Counter)
+    worst: list[Row] = field(default_factory=list)
+    audited: int = 0
+    files: list[WrittenFile] = field(default_factory=list)
+
+    def add(self, rows: Mapping[str, pa.RecordBatch], partitions: int) -> None:
+        """Count the rows of some partitions, as of `valid_rows.encoded`."""
+        self.audited += partitions
+        for name in rows.keys() & _COUNTED:
+            self.rows.update((cluster, name) for cluster in _texts(rows[name], "cluster_id"))
+        if REPLICA_VERDICTS.name in rows:
+            self._add_verdicts(rows[REPLICA_VERDICTS.name])
+        if "checked" in rows:
+            for cluster, pairs in zip(_texts(rows["checked"], "cluster_id"), rows["checked"]["proven_pairs"].to_pylist(), strict=True):
+                self.proven_healthy[cluster] += pairs or 0
+        for row in rows["found"].select(_FINDING.names).to_pylist() if "found" in rows else ():
+            if is_acknowledged(row):
+                self.acknowledged[row["cluster_id"], row["code"]] += 1
+            else:
+                self.severities[row["cluster_id"], row["severity"]] += 1
+                self.worst.append(row)
+
+    def _add_verdicts(self, rows: pa.RecordBatch) -> None:
+        clusters = _texts(rows, "cluster_id")
+        self.verdicts.update(zip(clusters, _texts(rows, "verdict"), strict=True))
+        places = zip(clusters, _texts(rows, "topic"), rows["partition"].to_pylist(), strict=True)
+        self.partitions.update(cluster for cluster, _topic, _partition in set(places))
+        unread = zip(clusters, _texts(rows, "severity"), rows["records_unread"].is_valid().to_pylist(), strict=True)
+        self.records_unread.update(cluster for cluster, severity, is_unread in unread if is_unread and severity == Severity.NONE)
+
+    def merge(self, other: Tally) -> None:
+        """Add what another task, or the audit of another cluster, counted."""
+        for counts, others in zip(self._counts(), other._counts(), strict=True):
+            counts.update(others)
+        self.audited += other.audited
+        self.worst += other.worst
+        self.files += other.files
+
+    def _counts(self) -> tuple[Counter[Any], ...]:
+        of_names = (self.rows, self.verdicts, self.severities, self.acknowledged)
+        return (*of_names, self.partitions, self.records_unread, self.proven_healthy)
+
+    def keep_worst(self, order: Order, most: int) -> None:
+        """Forget all but the worst few findings."""
+        found = pa.Table.from_pylist(self.worst, schema=_FINDING)
+        self.worst = found.take(order(found)[:most]).to_pylist()
 
     @property
     def finding_count(self) -> int:
@@ -89,79 +121,13 @@ def totals(counts: Counter[tuple[str, str]]) -> Counter[str]:
     return summed
 
 
-def tally(outcomes: DataFrame, order: Order, most: int) -> Tally:
-    """Count, and find the worst `most` findings.
-
-    Args:
-        outcomes: rows of the shape OUTCOMES.
-        order: gives the places of findings in order, the worst first.
-        most: how many of the findings to keep.
-    """
-    shown = F.transform("found", lambda row: F.struct(*(row[name].alias(name) for name in _SHOWN)))
-    parts = outcomes.select("cluster_id", "sizes", "verdicts", "records_unread", "checked", shown.alias("found"), "file")
-    made = parts.mapInArrow(partial(_of_task, order=order, most=most), spark_schema(_TALLY)).collect()  # a few for each task and cluster
-    counts: dict[str, Counter[tuple[str, str]]] = {kind: Counter() for kind in _KINDS}
-    findings, files = [], []
-    for row in made:
-        if row["file"] is not None:
-            files.append(row_of(WrittenFile, row["file"].asDict()))
-        elif row["finding"] is None:
-            counts[row["counted"]][row["cluster_id"], row["name"]] += row["count"]
-        else:
-            findings.append({"cluster_id": row["cluster_id"], **row["finding"].asDict()})
-    judged = Counter({cluster: count for (cluster, name), count in counts[_PARTITIONS].items() if name == _VERDICT})
-    return Tally(
-        rows=counts[_ROWS],
-        verdicts=counts[_VERDICT],
-        severities=counts[_SEVERITY],
-        acknowledged=counts[_ACKNOWLEDGED],
-        partitions=judged,
-        records_unread=Counter({cluster: count for (cluster, _name), count in counts[_UNREAD].items()}),
-        proven_healthy=Counter({cluster: count for (cluster, _name), count in counts[_PROVEN].items()}),
-        worst=_worst(pa.Table.from_pylist(findings, schema=_findings_schema()), order, most),
-        audited=sum(count for (_cluster, name), count in counts[_PARTITIONS].items() if name == _ROWS),
-        files=tuple(files),
-    )
-
-
-def _count(cluster: str, partitions: Any, counts: Counter[tuple[str, str, str]]) -> None:
-    """Count partitions of a cluster, column by column: there are a hundred thousand of them, and few with a finding."""
-    sizes = pc.list_flatten(partitions["sizes"]).to_numpy().reshape(-1, len(_COUNTED)).sum(axis=0).tolist()
-    counts.update({(cluster, _ROWS, name): size for name, size in zip(_COUNTED, sizes, strict=True) if size})
-    for one in pc.value_counts(pc.list_flatten(partitions["verdicts"])).to_pylist():
-        counts[cluster, _VERDICT, one["values"]] += one["counts"]
-    counts[cluster, _UNREAD, _VERDICT] += pc.sum(partitions["records_unread"]).as_py()
-    counts[cluster, _PROVEN, _VERDICT] += pc.sum(pc.struct_field(pc.list_flatten(partitions["checked"]), "proven_pairs")).as_py() or 0
-    counts[cluster, _PARTITIONS, _ROWS] += len(partitions)
-    counts[cluster, _PARTITIONS, _VERDICT] += len(partitions.filter(pc.list_value_length(pc.field("verdicts")) > 0))
-
-
-def _findings_schema() -> pa.Schema:
-    return pa.schema([("cluster_id", STRING), *((field.name, field.type) for field in _FINDING)])
-
-
-def _of_task(batches: Iterator[pa.RecordBatch], order: Order, most: int) -> Iterator[pa.RecordBatch]:
-    """The counts of a task's partitions, its worst findings, and its files."""
-    counts: Counter[tuple[str, str, str]] = Counter()
-    worst: list[Row] = []
-    made: list[Row] = []
-    for batch in batches:
-        is_file = batch["file"].is_valid()
-        made += ({"file": file} for file in batch["file"].filter(is_file).to_pylist())
-        of_partitions = pa.Table.from_batches([batch.filter(pc.invert(is_file))])
-        for name in pc.unique(of_partitions["cluster_id"]).to_pylist():
-            _count(str(name), of_partitions.filter(pc.field("cluster_id") == name), counts)
-        for row in of_partitions.filter(pc.list_value_length(pc.field("found")) > 0).select(["cluster_id", "found"]).to_pylist():
-            cluster = row["cluster_id"]
-            known = [finding["code"] for finding in row["found"] if is_acknowledged(finding)]
-            loud = [finding for finding in row["found"] if not is_acknowledged(finding)]
-            counts.update((cluster, _ACKNOWLEDGED, code) for code in known)
-            counts.update((cluster, _SEVERITY, finding["severity"]) for finding in loud)
-            worst += ({"cluster_id": cluster, **finding} for finding in loud)
-        worst = _worst(pa.Table.from_pylist(worst, schema=_findings_schema()), order, most)
-    made += ({"cluster_id": c, "counted": kind, "name": name, "count": count} for (c, kind, name), count in counts.items())
-    made += ({"cluster_id": row["cluster_id"], "finding": {name: row[name] for name in _SHOWN}} for row in worst)
-    yield pa.RecordBatch.from_pylist(made, schema=_TALLY)
+def merged(tallies: Iterable[Tally], order: Order, most: int) -> Tally:
+    """What several tasks counted, with the worst few findings."""
+    whole = Tally()
+    for one in tallies:
+        whole.merge(one)
+    whole.keep_worst(order, most)
+    return whole
 
 
 def is_acknowledged(finding: Row) -> bool:
@@ -170,5 +136,5 @@ def is_acknowledged(finding: Row) -> bool:
     return by is not None and by["state"] == str(AckState.ACKNOWLEDGED)
 
 
-def _worst(found: pa.Table, order: Order, most: int) -> list[Row]:
-    return found.take(order(found)[:most]).to_pylist()
+def _texts(rows: pa.RecordBatch, name: str) -> list[str]:
+    return list(map(str, rows[name].to_pylist()))

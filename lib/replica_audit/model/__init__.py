@@ -40,6 +40,7 @@ from replica_audit.model.replicas import (
     NOT_OPENED,
     NOT_USED,
     PERHAPS_MISLEADING_INDEX,
+    Amounts,
     BytesToRead,
     CommittedOffset,
     LogDirectory,

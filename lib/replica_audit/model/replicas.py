@@ -290,3 +290,16 @@ class BytesToRead:
     compacted_bytes: int
     text_bytes: int
     collected_bytes: int
+
+
+class Amounts(NamedTuple):
+    """How much a source holds: audited replica directories, segments, and their bytes.
+
+    `group_offsets` and `transaction_states` are replicas of `__consumer_offsets` and `__transaction_state`.
+    """
+
+    replicas: int = 0
+    segments: int = 0
+    size_bytes: int = 0
+    group_offsets: int = 0
+    transaction_states: int = 0

@@ -18,7 +18,7 @@ from typing import Any, get_args, get_origin
 
 import pyarrow as pa
 
-from replica_audit.rows import COUNTED, INPUT_ERRORS
+from replica_audit.rows import COUNTED
 from replica_audit.rows.blocks import RowBlock, column_of
 from replica_audit.rows.columns import NOT_NULL_KEPT, Bigint, Column, Hint, Table, Width, columns_of, hints_of
 from replica_audit.rows.encoding import RowMismatchError, T, row_in, row_of
@@ -101,24 +101,18 @@ def rows_of(table: Table) -> pa.StructType:
 
 FOUND = struct_of(FoundFinding, keeps_not_null=True)
 CHECKED = struct_of(CheckedPartition)
-AUDITED = pa.schema(
-    [
-        ("cluster_id", STRING),
-        *((table.name, pa.list_(rows_of(table))) for table in COUNTED),
-        ("found", pa.list_(FOUND)),
-        ("checked", pa.list_(CHECKED)),
-    ]
-)
-# What is left of the audit of a partition once its rows are in files; a row is either of a partition, with some lists of its audited row
-# as they are, or of a file. `sizes` are the numbers of the partition's rows, in the order of the tables; `verdicts` those of its followers,
-# of which `records_unread` are clean though their records were to be compared and could not be.
-OUTCOMES = pa.schema(
-    [
-        *struct(cluster_id=STRING, sizes=pa.list_(BIGINT), verdicts=pa.list_(STRING), records_unread=BIGINT),
-        *(AUDITED.field(name) for name in (INPUT_ERRORS.name, "found", "checked")),
-        pa.field("file", struct_of(WrittenFile)),
-    ]
-)
+# the rows that the audit of a partition gives, by the fields of AuditedPartition, without the keys of their run and cluster
+AUDITED: Mapping[str, pa.StructType] = {
+    **{table.name: rows_of(table) for table in COUNTED},
+    "found": FOUND,
+    "checked": CHECKED,
+}
+
+
+@cache
+def schema_of_audited(name: str) -> pa.Schema:
+    """The columns of such rows behind their cluster_id."""
+    return pa.schema([pa.field("cluster_id", STRING, nullable=False), *AUDITED[name]])
 
 
 def array_of(row: type, rows: Values, kind: pa.StructType) -> pa.StructArray:

@@ -2,63 +2,26 @@
 
 from __future__ import annotations
 
-import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import islice
-from typing import NamedTuple
 
 from replica_audit.errors import MetadataError
 from replica_audit.files.locations import located
 from replica_audit.formats.collection.broker_folder import SOURCE, CollectedLogDir
-from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC
+from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC, topic_filter
 from replica_audit.formats.metadata import metadata_files, metadata_log
 from replica_audit.formats.replicas import broker_files
 from replica_audit.formats.server_log.log_writers import is_named_for_a_broker
-from replica_audit.formats.values import INVENTORY, Row, copy_row, event_row, metadata_row, replica_row
-from replica_audit.model import (
-    BrokerStanding,
-    BytesToRead,
-    LogDirectory,
-    LoggedVersions,
-    MetadataCopy,
-    PartitionMetadata,
-    Problem,
-    ReplicaFiles,
-)
+from replica_audit.model import Amounts, BrokerStanding, BytesToRead, MetadataCopy, PartitionMetadata, ReplicaFiles
 from replica_audit.protocol.comparison.observed import LogEvent
-from replica_audit.rows.encoding import as_dict
 from replica_audit.stages import server_logs
-from replica_audit.stages.mapping import LARGE
-from replica_audit.stages.valid_rows import fitting, refuse_with_problem
+from replica_audit.stages.fitting import fitting
+from replica_audit.stages.items import CollectedReading, Item, Reading, SegmentPart, Source, Value
+from replica_audit.stages.segments import OpenedCollections
 
-
-def topic_filter(topics: str) -> Callable[[str], bool]:
-    """A test of a topic's name: its whole must match the regular expression `topics` (Python's syntax); every name passes an empty one."""
-    pattern = re.compile(topics or ".*", re.DOTALL)
-    return lambda name: pattern.fullmatch(name) is not None
-
-
-_AT_ONCE = 256  # items that are held against their columns together
-_INT64 = 2**63
-Value = ReplicaFiles | PartitionMetadata | MetadataCopy | LogEvent | LoggedVersions | LogDirectory | Problem
-
-
-class Source(NamedTuple):
-    """What is listed: a broker's folder (`kind` is broker), a cluster-metadata.json (metadata), or a server.log beside (server-log)."""
-
-    cluster_id: str
-    broker_id: int | None
-    path: str
-    kind: str
-
-
-class Item(NamedTuple):
-    """Something that a source holds, and whose it is: None for the file beside the brokers. `is_audited`: not only to know others."""
-
-    broker_id: int | None
-    value: Value
-    is_audited: bool = True
+COORDINATORS = (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC)  # listed whatever topics are wanted: they say something of others
+Listed = Iterator[tuple[int | None, Value]]  # values with their broker, None for the file beside the brokers
 
 
 def list_items(source: Source, topics: str = "", collections: dict[str, CollectedLogDir] | None = None) -> Iterator[Item]:
@@ -71,77 +34,77 @@ def list_items(source: Source, topics: str = "", collections: dict[str, Collecte
         collections: as of `replicas_of`.
     """
     is_wanted = topic_filter(topics)
-    for item in _list_broker(source, collections) if source.kind == "broker" else _LISTED[source.kind](source):
-        topic = getattr(item.value, "topic", None)
-        if topic is None or is_wanted(topic):
-            yield item
-        elif topic in (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
-            yield item._replace(is_audited=False)
+    for broker, value in _list_broker(source, collections) if source.kind == "broker" else _LISTED[source.kind](source):
+        topic = getattr(value, "topic", None)
+        is_audited = topic is None or is_wanted(topic)
+        if is_audited or topic in COORDINATORS:
+            yield Item(source.cluster_id, topic, getattr(value, "partition", None), broker, value, is_audited)
 
 
-def list_source(source: Row, topics: str = "") -> Iterator[Row]:
-    """The same as rows of the shape INVENTORY; `source` is one, too."""
-    for item in list_items(Source(*(source[name] for name in Source._fields)), topics):
-        yield item_row(source["cluster_id"], item)
+def list_source(source: Item, topics: str = "", opened: OpenedCollections | None = None) -> Iterator[Item]:
+    """What one source holds, as of `list_items`, then what is to be read of it, and how much it is.
+
+    Args:
+        source: an item with a Source.
+        topics: as of `list_items`.
+        opened: what the process keeps of collections, None if it keeps nothing.
+    """
+    readings = _Readings()
+    for item in fitting(list_items(source.value, topics, None if opened is None else opened.log_dirs)):
+        yield item
+        if isinstance(item.value, ReplicaFiles):
+            readings.add(item.value, item.is_audited)
+    yield from readings.items(source, topic_filter(topics))
 
 
-def item_row(cluster_id: str, item: Item) -> Row:
-    """An item as a row of the shape INVENTORY."""
-    row = {"cluster_id": cluster_id, "broker_id": item.broker_id, "is_audited": item.is_audited}
-    value = item.value
-    if isinstance(value, ReplicaFiles):
-        return row | {"topic": value.topic, "partition": value.partition, "replica": replica_row(value)}
-    if isinstance(value, PartitionMetadata):
-        values = metadata_row(value)
-        return row | {"topic": values.pop("topic"), "partition": values.pop("partition"), "metadata": values}
-    if isinstance(value, LogEvent):
-        return row | {"topic": value.topic, "partition": value.partition, "event": event_row(value)}
-    if isinstance(value, MetadataCopy):
-        return row | {"metadata_copy": copy_row(value)}
-    if isinstance(value, Problem):
-        return row | {"problem": as_dict(value)}
-    return row | {"versions" if isinstance(value, LoggedVersions) else "log_directory": value._asdict()}
+class _Readings:
+    """What is to be read of a source: that of coordinators apart from all else."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[str | None, str, int], list[SegmentPart]] = defaultdict(list)  # the last of the key is the place in a text
+        self._scans: dict[tuple[str | None, str, str], list[ReplicaFiles]] = defaultdict(list)
+        self._amounts = Counter[str]()
+
+    def add(self, files: ReplicaFiles, is_audited: bool) -> None:
+        amounts, topic = self._amounts, files.topic if files.topic in COORDINATORS else None
+        amounts["replicas"] += is_audited
+        amounts["segments"] += len(files.segments)
+        amounts["size_bytes"] += _segment_bytes(files)
+        amounts["group_offsets"] += files.topic == GROUP_OFFSETS_TOPIC
+        amounts["transaction_states"] += files.topic == TRANSACTIONS_TOPIC
+        if files.scans:
+            self._scans[topic, files.scans, files.log_dir].append(files)
+            return
+        for file in files.segments:
+            part = SegmentPart(files.topic, files.partition, files.log_dir, files.directory, file)
+            self._parts[topic, file.path, 0 if file.unpacked_bytes else file.byte_start].append(part)
+
+    def items(self, source: Item, is_wanted: Callable[[str], bool]) -> Iterator[Item]:
+        found: list[tuple[str | None, Reading | CollectedReading, int]] = []
+        for (topic, _path, _start), parts in self._parts.items():
+            in_order = sorted(parts, key=lambda part: part.file.byte_start)
+            size = parts[0].file.unpacked_bytes or sum(part.file.size_bytes for part in parts)
+            found.append((topic, Reading(tuple(in_order)), size))
+        for (topic, scans, log_dir), replicas in self._scans.items():
+            directories = tuple(one.directory for one in replicas)
+            collected = CollectedReading(scans=scans, log_dir=log_dir, directories=directories)
+            found.append((topic, collected, sum(map(_segment_bytes, replicas))))
+        for number, (topic, reading, size) in enumerate(found):
+            is_audited = topic is None or is_wanted(topic)
+            yield Item(source.cluster_id, topic, number, source.broker_id, reading, is_audited, size)
+        yield source._replace(value=Amounts(**self._amounts))
 
 
-def fitting_items(cluster_id: str, items: Iterable[Item]) -> Iterator[Item]:
-    """Items, and problems in the place of those that hold what the columns of INVENTORY cannot."""
-    pending = iter(items)
-    while some := list(islice(pending, _AT_ONCE)):
-        doubtful = [item for item in some if not (isinstance(item.value, ReplicaFiles) and _fits(item.value))]
-        rows = [item_row(cluster_id, item) for item in doubtful]
-        refused = {
-            id(item): Item(new["broker_id"], Problem(**new["problem"]))
-            for item, old, new in zip(doubtful, rows, fitting(rows, INVENTORY, refuse_with_problem), strict=True)
-            if new is not old
-        }
-        yield from (refused.get(id(item), item) for item in some) if refused else some
+def _segment_bytes(files: ReplicaFiles) -> int:
+    return sum(file.size_bytes for file in files.segments)
 
 
-def _fits(files: ReplicaFiles) -> bool:
-    """Whether a replica certainly fits: what is read as a number of Kafka's is one, and only a path or a name can be no Unicode text."""
-    texts = (files.log_dir, files.directory, files.folder or "", files.scans or "", files.offline_reason or "")
-    return (
-        all(map(str.isascii, texts))
-        and not (files.problems or files.producer_texts or files.producer_files)
-        and all(
-            one.path.isascii() and one.base_offset < _INT64 and one.size_bytes < _INT64 and (one.copy or "").isascii()
-            for one in files.segments
-        )
-    )
-
-
-def weight(row: Row) -> int:
-    """How large a row of a listing is, as of `mapping.mapped`: of claims there is one for each partition, and most say little."""
-    claim = row.get("metadata")
-    return LARGE if claim is None else 1 + len(claim["elections"]) + len(claim["isr_changes"])
-
-
-def _list_broker(source: Source, collections: dict[str, CollectedLogDir] | None) -> Iterator[Item]:
+def _list_broker(source: Source, collections: dict[str, CollectedLogDir] | None) -> Listed:
     for found in broker_files.replicas_of(located(source.path), collections=collections):
         if isinstance(found, broker_files.ServerLog):
             yield from _list_server_log(source._replace(path=str(found.path)))
             continue
-        yield Item(source.broker_id, found)
+        yield (source.broker_id, found)
         if isinstance(found, ReplicaFiles) and found.topic == METADATA_TOPIC and found.state == "current":
             yield from _list_metadata_log(source, found)
 
@@ -151,16 +114,16 @@ def _is_text(found: ReplicaFiles) -> bool:
     return bool(found.segments) and all(file.source == "dump" for file in found.segments)
 
 
-def _list_server_log(source: Source) -> Iterator[Item]:
+def _list_server_log(source: Source) -> Listed:
     if source.broker_id is None:
         raise ValueError(f"{source.path} is of no broker")
     path = located(source.path)
     is_told = source.kind == "broker" or is_named_for_a_broker(path)
     for found in server_logs.read_log(path, source.broker_id, is_told=is_told):
-        yield Item(found.broker_id if isinstance(found, LogEvent) else source.broker_id, found)
+        yield (found.broker_id if isinstance(found, LogEvent) else source.broker_id, found)
 
 
-def _list_metadata_log(source: Source, replica: ReplicaFiles) -> Iterator[Item]:
+def _list_metadata_log(source: Source, replica: ReplicaFiles) -> Listed:
     directory, copied_to = located(replica.log_dir) / replica.directory, replica.folder
     if _is_text(replica):
         copy = metadata_log.read_text(directory, replica.segments)
@@ -170,7 +133,7 @@ def _list_metadata_log(source: Source, replica: ReplicaFiles) -> Iterator[Item]:
     yield from _metadata_copy(source, replace(copy, problems=tuple(as_on_the_broker)))
 
 
-def _metadata_copy(source: Source, copy: metadata_log.MetadataLog) -> Iterator[Item]:
+def _metadata_copy(source: Source, copy: metadata_log.MetadataLog) -> Listed:
     found = MetadataCopy(
         metadata_version=copy.metadata_version,
         log_epoch=copy.log_epoch,
@@ -192,24 +155,24 @@ def _metadata_copy(source: Source, copy: metadata_log.MetadataLog) -> Iterator[I
     )
     values: list[Value] = [found, *copy.problems, *copy.partitions]
     for value in values:
-        yield Item(source.broker_id, value)
+        yield (source.broker_id, value)
 
 
-def _list_metadata(source: Source) -> Iterator[Item]:
+def _list_metadata(source: Source) -> Listed:
     path = located(source.path)
     try:
         file = metadata_files.read(path)  # all or none: half of the leaders would mislead
     except (MetadataError, OSError) as error:
-        yield Item(source.broker_id, metadata_files.unusable(path, error))
+        yield (source.broker_id, metadata_files.unusable(path, error))
         return
     if file.log is not None:
         yield from _metadata_copy(source, file.log)
         return
     for partition in file.partitions:
-        yield Item(source.broker_id, partition)
+        yield (source.broker_id, partition)
 
 
-_LISTED: dict[str, Callable[[Source], Iterator[Item]]] = {
+_LISTED: dict[str, Callable[[Source], Listed]] = {
     "metadata": _list_metadata,
     "server-log": _list_server_log,
 }
@@ -219,12 +182,13 @@ def bytes_to_read(items: Iterable[Item]) -> BytesToRead:
     """Add up what an inventory names: of the audited topics, and of the consumers' offsets."""
     compacted, partitions = set(), set()
     replicas: list[ReplicaFiles] = []
-    for _broker, value, is_audited in items:
+    for item in items:
+        value = item.value
         if isinstance(value, PartitionMetadata) and value.compacted:
             compacted.add(value.topic)
         if isinstance(value, ReplicaFiles):
             replicas.append(value)
-            if is_audited:
+            if item.is_audited:
                 partitions.add((value.topic, value.partition))
             if value.cleaner_offset is not None or value.topic == GROUP_OFFSETS_TOPIC:
                 compacted.add(value.topic)

@@ -9,7 +9,8 @@ from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition
 from replica_audit.protocol.comparison.content import CompareMode
 from replica_audit.rows import AuditedPartition
-from replica_audit.stages.partitions import audit_of, read_again, read_records
+from replica_audit.stages.items import read_records
+from replica_audit.stages.partitions import audit_of, read_again
 from replica_audit.stages.producer_files import problems_of_producers, producer_file_problems
 from replica_audit.stages.records import keys_of_few
 from replica_audit.stages.valid_rows import sifted

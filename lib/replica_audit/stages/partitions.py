@@ -1,11 +1,10 @@
-"""One gathered row of a partition → its audit, whose batches are read again from its files."""
+"""A partition → its audit, whose batches are read again from its files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from operator import attrgetter
 
 from replica_audit.errors import DumpLogError, SegmentError
 from replica_audit.files.locations import located
@@ -13,16 +12,6 @@ from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.log_dir.small_files import LIST_LIMIT, whole_content
 from replica_audit.formats.producer_files import producer_states
 from replica_audit.formats.replicas.replica_reader import batches_from, stored_batches
-from replica_audit.formats.values import (
-    Row,
-    committed_offset,
-    differing_keys,
-    log_event,
-    partition_metadata,
-    replica_files,
-    scanned_segment,
-    transaction_state,
-)
 from replica_audit.model import (
     CANNOT_READ,
     BatchHeader,
@@ -36,7 +25,7 @@ from replica_audit.model import (
 )
 from replica_audit.partition.audit import PartitionAudit
 from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.partition.known.known_partition import KnownPartition, ReadRecords, UnreadBatchesError
+from replica_audit.partition.known.known_partition import KnownPartition, UnreadBatchesError
 
 _GONE = "audit again, preferably a copy: the file was there during the scan"
 _UNTIL_THEN = "until then its batches are known by epoch and offset alone"
@@ -45,36 +34,6 @@ _UNTIL_THEN = "until then its batches are known by epoch and offset alone"
 def audit_of(known: KnownPartition, cluster: ClusterFacts) -> PartitionAudit:
     """The audit of a partition, whose batches are read again from its files."""
     return PartitionAudit(known, cluster, read_again, read_stored, read_snapshot)
-
-
-def known_partition(row: Row) -> KnownPartition:
-    """A gathered row as a value.
-
-    Args:
-        row: cluster_id, topic, partition, and the arrays claims, replicas, segments, events, commits and transactions, the last three null
-            where there are none; and keys (of the shape COMPARED_KEYS), null where records were not read.
-    """
-    topic, partition = row["topic"], row["partition"]
-    return KnownPartition(
-        cluster_id=row["cluster_id"],
-        topic=topic,
-        partition=partition,
-        claims=tuple((one["broker_id"], partition_metadata(topic, partition, one["metadata"])) for one in row["claims"] or ()),
-        replicas=tuple((one["broker_id"], replica_files(one["replica"])) for one in row["replicas"]),
-        segments=tuple((one["broker_id"], scanned_segment(one["segment"])) for one in row["segments"]),
-        events=tuple(log_event(one["broker_id"], topic, partition, one["event"]) for one in row.get("events") or ()),
-        commits=tuple(committed_offset(topic, partition, one) for one in row.get("commits") or ()),
-        transactions=tuple(sorted(map(transaction_state, row.get("transactions") or ()), key=attrgetter("transactional_id"))),
-        records=None if row.get("keys") is None else read_records(row["keys"]),
-    )
-
-
-def read_records(rows: Sequence[Row]) -> ReadRecords:
-    """Rows of the shape COMPARED_KEYS as a value."""
-    return ReadRecords(
-        differing=tuple((row["follower_id"], differing_keys(row)) for row in rows if not row["problem"]),
-        unread=tuple((row["broker_id"], Problem(**row["problem"])) for row in rows if row["problem"]),
-    )
 
 
 def read_again(

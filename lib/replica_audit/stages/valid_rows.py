@@ -5,24 +5,21 @@ Readers validate what they read; what is found here has come through all of them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from replica_audit.errors import visible
-from replica_audit.formats.log_dir.names import TRANSACTIONS_TOPIC
-from replica_audit.formats.values import Row
-from replica_audit.rows import COUNTED, INPUT_ERRORS, OF_PARTITIONS, AuditedPartition
-from replica_audit.rows.arrow import AUDITED, BIGINT, OUTCOMES, STRING, array_of_lists, list_array_of, rows_of, schema_of
+from replica_audit.model import Problem
+from replica_audit.rows import INPUT_ERRORS, OF_PARTITIONS, AuditedPartition
+from replica_audit.rows.arrow import AUDITED, STRING, array_of_lists, schema_of_audited
 from replica_audit.rows.columns import all_pass, checker
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.findings import CheckedPartition, FoundFinding
-from replica_audit.rows.pairs import is_clean_but_unread
 from replica_audit.rows.runs import ReportedProblem
 
-T = TypeVar("T")
 CODE = "unusable-value"
 _REMEDY = "check what the input has there, and compare it with the broker's own files; all other rows are in the tables"
 REFUSED = (pa.ArrowException, OverflowError, TypeError, ValueError)
@@ -35,38 +32,13 @@ class Misfit(NamedTuple):
     reason: str
 
 
-Refused = Callable[[Row, Misfit], Row]  # the row that replaces it
 # what each list of an audited partition holds, and what its table refuses
 _ROWS: dict[str, type] = {
     **{table.name: table.row for table in (*OF_PARTITIONS, INPUT_ERRORS) if table.row is not None},
     "found": FoundFinding,
     "checked": CheckedPartition,
 }
-# the rows of a table, and its columns without `run_id`
-_SHAPES = {table.name: (rows_of(table), pa.schema(list(schema_of(table))[1:])) for table in OF_PARTITIONS}
 _CHECKS = [(table.name, all_pass(table), checker(table)) for table in OF_PARTITIONS]
-
-
-def encoded(rows: list[Row], schema: pa.Schema, refused: Refused) -> pa.RecordBatch:
-    """Rows in Arrow; one that holds a value that fits no column is replaced by what `refused` makes of it."""
-    try:
-        return pa.RecordBatch.from_pylist(rows, schema=schema)
-    except REFUSED:
-        return pa.RecordBatch.from_pylist([_replaced(row, schema, refused) for row in rows], schema=schema)
-
-
-def fitting(rows: list[Row], schema: pa.Schema, refused: Refused) -> list[Row]:
-    """The same for rows that stay in Python."""
-    try:
-        pa.RecordBatch.from_pylist(rows, schema=schema)
-    except REFUSED:
-        return [_replaced(row, schema, refused) for row in rows]
-    return rows
-
-
-def _replaced(row: Row, schema: pa.Schema, refused: Refused) -> Row:
-    found = _misfit(row, pa.struct(list(schema)), "")
-    return row if found is None else refused(row, found)
 
 
 def _misfit(value: Any, kind: pa.DataType, column: str) -> Misfit | None:
@@ -95,64 +67,33 @@ def _reason(value: Any, kind: pa.DataType) -> str:
     return f"a value of type {type(value).__name__} where {kind} should be"
 
 
-def problem_row(path: str, kind: str, misfit: Misfit) -> Row:
-    """A misfit as a row of the shape PROBLEM."""
-    told = {"path": visible(path), "kind": kind, "code": CODE, "remedy": _REMEDY, "line": None, "byte_offset": None}
-    return {**told, "detail": f"{misfit.column}: {misfit.reason}; the row is left out"}
+def problem_of(path: str, kind: str, misfit: Misfit) -> Problem:
+    """A misfit as a problem of a file."""
+    return Problem(
+        path=visible(path), kind=kind, code=CODE, detail=f"{misfit.column}: {misfit.reason}; the row is left out", remedy=_REMEDY
+    )
 
 
-def encoded_audits(rows: Sequence[AuditedPartition]) -> pa.RecordBatch:
-    """Audited partitions as a batch of the shape AUDITED; a row of a table that fits no column is left out and reported."""
-    return _encoded(rows, _audits)
+def encoded(rows: Sequence[AuditedPartition]) -> dict[str, pa.RecordBatch]:
+    """The rows of audited partitions by the names of AUDITED, with their cluster_id; nothing of those without any.
 
-
-def outcomes(rows: Sequence[AuditedPartition], keep: Callable[[str, pa.RecordBatch], None]) -> pa.RecordBatch:
-    """Hand the rows of every table of partitions over, and give what else is known of these as a batch of the shape OUTCOMES.
-
-    Args:
-        rows: audited partitions; a row of a table that fits no column is left out and reported.
-        keep: takes the name of a table, and rows of it without `run_id`, if there are any.
+    A row that fits no column is left out and reported.
     """
-    tables, rest = _encoded(rows, _tables_and_rest)
-    for name, batch in tables.items():
-        keep(name, batch)
-    return rest
-
-
-def _encoded(rows: Sequence[AuditedPartition], encode: Callable[[Sequence[AuditedPartition]], T]) -> T:
     try:
-        return encode(rows)
+        return _encoded(rows)
     except REFUSED:
-        return encode([without_misfits(row) for row in rows])
+        return _encoded([without_misfits(row) for row in rows])
 
 
-def _audits(rows: Sequence[AuditedPartition]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(list(_lists(rows, AUDITED)), schema=AUDITED)
-
-
-def _lists(rows: Sequence[AuditedPartition], fields: Iterable[pa.Field[Any]]) -> Iterator[pa.Array[Any]]:
-    for field in fields:
-        values = [getattr(row, field.name) for row in rows]
-        yield list_array_of(_ROWS[field.name], values, field.type) if field.name in _ROWS else pa.array(values, field.type)
-
-
-def _tables_and_rest(rows: Sequence[AuditedPartition]) -> tuple[Mapping[str, pa.RecordBatch], pa.RecordBatch]:
+def _encoded(rows: Sequence[AuditedPartition]) -> dict[str, pa.RecordBatch]:
     made = {}
-    for table in OF_PARTITIONS:
-        lists = [getattr(row, table.name) for row in rows]
+    for name, kind in AUDITED.items():
+        lists = [getattr(row, name) for row in rows]
         clusters = [row.cluster_id for row, found in zip(rows, lists, strict=True) for _one in range(len(found))]
         if clusters:
-            kind, schema = _SHAPES[table.name]
-            columns = array_of_lists(_ROWS[table.name], lists, kind).flatten()
-            made[table.name] = pa.RecordBatch.from_arrays([pa.array(clusters, STRING), *columns], schema=schema)
-    known = {
-        "sizes": pa.array([[len(getattr(row, table.name)) for table in COUNTED] for row in rows], OUTCOMES.field("sizes").type),
-        "verdicts": pa.array([[one.verdict for one in row.replica_verdicts] for row in rows], OUTCOMES.field("verdicts").type),
-        "records_unread": pa.array([sum(map(is_clean_but_unread, row.replica_verdicts)) for row in rows], BIGINT),
-        "file": pa.nulls(len(rows), OUTCOMES.field("file").type),
-    }
-    rest = [known[field.name] if field.name in known else next(_lists(rows, [field])) for field in OUTCOMES]
-    return made, pa.RecordBatch.from_arrays(rest, schema=OUTCOMES)
+            columns = array_of_lists(_ROWS[name], lists, kind).flatten()
+            made[name] = pa.RecordBatch.from_arrays([pa.array(clusters, STRING), *columns], schema=schema_of_audited(name))
+    return made
 
 
 def sifted(row: AuditedPartition) -> AuditedPartition:
@@ -174,7 +115,7 @@ def sifted(row: AuditedPartition) -> AuditedPartition:
 
 def _refusal(table: str, row: Any, violated: str) -> ReportedProblem:
     misfit = Misfit(table, f"its check {violated!r} refuses a row")
-    return ReportedProblem(broker_id=getattr(row, "broker_id", None), **problem_row(_place(row), table, misfit))
+    return ReportedProblem.of(getattr(row, "broker_id", None), problem_of(_place(row), table, misfit))
 
 
 def _place(row: Any) -> str:
@@ -190,31 +131,9 @@ def without_misfits(row: AuditedPartition) -> AuditedPartition:
     for name in _ROWS:
         made[name] = []
         for one in getattr(row, name):
-            found = _misfit(as_dict(one), AUDITED.field(name).type.value_type, name)
+            found = _misfit(as_dict(one), AUDITED[name], name)
             if found is None:
                 made[name].append(one)
             else:
-                told.append(ReportedProblem(broker_id=None, **problem_row(_place(one), name, found)))
+                told.append(ReportedProblem.of(None, problem_of(_place(one), name, found)))
     return replace(row, **(made | {INPUT_ERRORS.name: [*made[INPUT_ERRORS.name], *told]}))
-
-
-def refuse_with_problem(row: Row, misfit: Misfit) -> Row:
-    """In the place of a row of the shapes INVENTORY, COMMITS and TRANSACTIONS: its problem."""
-    for name in ("problem", "event", "commit", "transaction"):
-        if row.get(name):
-            path, kind = str(row[name].get("path", TRANSACTIONS_TOPIC)), str(row[name].get("kind", name))
-            break
-    else:
-        replica = row.get("replica") or {}
-        path = f"{replica['log_dir']}/{replica['directory']}" if replica else f"{row.get('topic')}-{row.get('partition')}"
-        kind = misfit.column.partition(".")[0]
-    keys = {"cluster_id": row["cluster_id"], "broker_id": row.get("broker_id"), "is_audited": True}
-    return {**keys, "problem": problem_row(path, kind, misfit)}
-
-
-def refuse_scan(row: Row, misfit: Misfit) -> Row:
-    """In the place of a row of the shape SEGMENTS: a segment that could not be read."""
-    segment = row["segment"]
-    problem = problem_row(segment["file"]["path"], "segment", misfit)
-    nothing = {"runs": [], "windows": [], "producers": None, "damaged": False, "failed": True, "problems": [problem]}
-    return {**row, "segment": {**segment, **nothing}}

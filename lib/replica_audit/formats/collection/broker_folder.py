@@ -60,7 +60,7 @@ from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.small_files import whole_content
 from replica_audit.formats.segment.batch_index import read_index, synthetic
 from replica_audit.formats.segment.segment_scan import read_batches
-from replica_audit.formats.values import SEGMENT_FILE, SEGMENT_SCAN, Row, producers_value
+from replica_audit.formats.values import Row, producers_value
 from replica_audit.model import (
     INCOMPLETE_COLLECTION,
     BatchHeader,
@@ -73,37 +73,27 @@ from replica_audit.model import (
     Window,
 )
 from replica_audit.protocol.epochs.epoch_table import goes_back
-from replica_audit.rows.arrow import BOOLEAN, INT, STRING, struct
+from replica_audit.rows.arrow import BOOLEAN, STRING
 
 SharedSegments = dict[tuple[str, int], Segment]  # by replica directory and base offset: replicas mostly have the same
 _BATCH_RUN = partial(tuple.__new__, BatchRun)  # as `_make`, which looks at the length of each
-# what of ROWS is handed on by the scan of a segment
-SCANNED = pa.schema(list(struct(topic=STRING, partition=INT, segment=SEGMENT_SCAN)))
-
-
-def scanned(rows: pa.RecordBatch, made: Sequence[Row], files: Sequence[SegmentFile], log_dir: str, store: Path) -> pa.RecordBatch:
-    """Rows as SCANNED; those that are no scans without what they claim, and with a problem.
-
-    Args:
-        rows: of the columns that an audit reads.
-        made: the same but for the runs, which are most of a row.
-        files: the segment of each.
-        log_dir: path of the log directory on the broker.
-        store: the `segments.parquet`.
-    """
-    rows = _checked(rows, made, store)
-    columns = {field.name: pa.array([getattr(file, field.name) for file in files], field.type) for field in SEGMENT_FILE}
-    file = pa.StructArray.from_arrays(list(columns.values()), fields=list(SEGMENT_FILE))
-    known = {"file": file, "log_dir": pa.array([log_dir] * rows.num_rows, STRING)}
-    segment = [known[field.name] if field.name in known else rows[field.name].cast(field.type) for field in SEGMENT_SCAN]
-    segments = pa.StructArray.from_arrays(segment, fields=list(SEGMENT_SCAN))
-    return pa.record_batch([rows["topic"], rows["partition"], segments], schema=SCANNED)
 
 
 def scanned_segments(
     rows: pa.RecordBatch, made: Sequence[Row], files: Sequence[SegmentFile], place: str, store: Path, shared: SharedSegments
 ) -> Iterator[tuple[log_dir.ReplicaDirectory, ScannedSegment]]:
-    """The same as values, each with what the name of its replica directory says; what `shared` has already is not made twice."""
+    """Scans as values, each with what the name of its replica directory says; what `shared` has already is not made twice.
+
+    A row that is no scan comes without what it claims, and with a problem.
+
+    Args:
+        rows: of the columns that an audit reads.
+        made: the same but for the runs, which are most of a row.
+        files: the segment of each.
+        place: path of the log directory on the broker.
+        store: the `segments.parquet`.
+        shared: segments that are known already.
+    """
     checked = _checked(rows, made, store)
     if checked is not rows:
         made = checked.drop_columns(["runs"]).to_pylist()
@@ -350,17 +340,8 @@ class CollectedLogDir:
                 return path
         return self.rows_path if row["batch_count"] else None
 
-    def scans(self, directories: set[str]) -> Iterator[pa.RecordBatch]:
-        """The scans of some replica directories, in the order of the file, as rows of SCANNED; one that cannot be a scan as a failed one.
-
-        Raises:
-            OSError: as `segment_files`.
-        """
-        for rows, made in self._scanned(directories):
-            yield scanned(rows, made, [self._segment_file(row) for row in made], self.said.path, self.store)
-
     def segments(self, directories: set[str], shared: SharedSegments) -> Iterator[tuple[log_dir.ReplicaDirectory, ScannedSegment]]:
-        """The same as values, as of `scanned_segments`.
+        """The scans of some replica directories, in the order of the file, as of `scanned_segments`.
 
         Raises:
             OSError: as `segment_files`.

@@ -6,7 +6,7 @@ Sources: LocalLog.parseTopicPartitionName and its DELETE, FUTURE and STRAY patte
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from replica_audit.own_folder import MARKER
@@ -168,3 +168,9 @@ def is_kept(name: str) -> bool:
 def is_unfinished(name: str) -> bool:
     """Whether a folder is what a run of `collect` has not finished, or was about to replace."""
     return _UNFINISHED.fullmatch(name) is not None
+
+
+def topic_filter(topics: str) -> Callable[[str], bool]:
+    """A test of a topic's name: its whole must match the regular expression `topics` (Python's syntax); every name passes an empty one."""
+    pattern = re.compile(topics or ".*", re.DOTALL)
+    return lambda name: pattern.fullmatch(name) is not None
