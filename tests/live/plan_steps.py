@@ -104,7 +104,7 @@ class Operator:
             r"# cp -a LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/": self._copy,
             r"# on its host, in a copy of this folder: (?:DIR_\d+=LOG_DIR )+(?:ASIDE=SAFE_PLACE )?sh (checkpoints/\S+)": self._in_place,
             r"# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/DIRECTORY.*": lambda: None,
-            r"# (add it to the input|audit again|look into SAVED|start one consumer|stop the consumers).*": lambda *_words: None,
+            r"# (add it|audit again|look into SAVED|save the records|start one consumer|stop the consumers) .*": lambda *_: None,
             r"# (the records themselves|\(after `triage`).*": lambda *_words: None,
             r"# the new plan has no such step for these replicas": lambda: None,
         }

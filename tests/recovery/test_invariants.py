@@ -167,6 +167,9 @@ def test_every_step_says_what_it_cannot_undo_and_everything_is_followed_to_its_e
     assert broken(CUT, SAVED, replace(start, cannot_undo="")) == {7}
     assert broken(CUT, SAVED, replace(start, undo="")) == {7}
     ended = step(Check("# find-hanging", Shows.ENDED), EndTransaction(("t", 0), 7, 40))
+    taken = step(Check("# find-hanging", Shows.ENDED), EndTransaction(("t", 0), 7, 40, saved_from=2))
+    assert 1 in broken(CUT, taken), "its records are in no copy"
+    assert 1 not in broken(CUT, SAVED, taken)
     assert broken(facts(transactions=(transaction("t"),))) == {7}
     assert broken(facts(transactions=(transaction("t"),)), ended) == set()
     assert broken(facts(transactions=(transaction("t"),)), replace(ended, cannot_undo="")) == {7}

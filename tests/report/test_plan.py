@@ -604,11 +604,19 @@ def test_where_a_group_goes_on(policy: GroupPolicy, reset: int | None, gone: int
     assert any("nobody leads" in one.why for one in nobody.refusals)
 
 
-def test_a_transaction_that_may_be_committed_is_not_aborted() -> None:
+def test_a_transaction_that_may_be_committed_is_aborted_only_after_its_records_were_copied() -> None:
     plan = plan_of(facts(transactions=(transaction("t"), transaction("u", coordinator_state="CompleteCommit"))), RE_READ)
     assert "abort --topic t --partition 0 --start-offset 40" in files(plan)["abort-transactions.sh"]
     assert "topic u" not in files(plan)["abort-transactions.sh"]
-    assert "considers the records committed" in plan.refusals[0].why
+    assert "considers the records committed" in plan.refusals[0].why, "and nobody has its log, to copy it"
+    taken = transaction("u", coordinator_state="CompleteCommit")
+    found = facts(transactions=(taken,), logs=(log("u", taken.leader_id),))
+    saved = plan_of(found, RE_READ)
+    copied, ended = saved.steps
+    assert (copied.stage, ended.stage) == (Stage.COPY, Stage.ABORT)
+    assert list(csv.reader(io.StringIO(files(saved)["save-first.csv"])))[1:] == [[str(taken.leader_id), "/var/lib/kafka/data-0", "u-0"]]
+    assert ended.commands[0].startswith("# save the records named above from the copies of step 1")
+    assert f"{taken.first_offset}..{taken.last_offset} for committed" in ended.reasons[0]
 
 
 def test_decisions_are_worst_first_and_there_are_none_of_a_clean_cluster() -> None:

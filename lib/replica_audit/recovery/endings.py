@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from shlex import split
 
 from replica_audit.recovery.commands import SERVER, Tools, abort_arguments, rows_csv, script
@@ -22,10 +22,11 @@ from replica_audit.recovery.steps import (
     Stage,
 )
 from replica_audit.rows.history import ConsumerImpact
-from replica_audit.rows.records import TransactionFacts
+from replica_audit.rows.records import OpenTransactionRow, TransactionFacts
 from replica_audit.words import count
 
-_ABORT, _RESET, _PREVIEW = "abort-transactions.sh", "reset-groups.sh", "reset-groups-preview.sh"
+_ABORT, _ABORT_SAVED = "abort-transactions.sh", "abort-saved-transactions.sh"
+_RESET, _PREVIEW = "reset-groups.sh", "reset-groups-preview.sh"
 _INFERRED, _COMMITTED, _BY_PRODUCER = "inferred", "CompleteCommit", "producer-id"
 _RE_READ = (
     "read again from the offset at which the leader's log differs from what they consumed: they skip nothing, and may process records twice"
@@ -38,48 +39,70 @@ _NO_ARGUMENT = (
 
 
 def transactions(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> PlanPart:
-    """One step with all that can be aborted without taking what a producer holds for committed."""
-    lines, reasons, refusals, actions = [], [], [], []
-    leaders: set[int] = set()
+    """A step with all that nobody takes for committed, and one with those whose records have to be saved before."""
+    ended: dict[bool, list[OpenTransactionRow]] = {False: [], True: []}
+    refusals = []
     for one in facts.transactions:
         where = f"{partition_shown(one.topic, one.partition)}, from offset {one.first_offset} (producer {one.producer_id})"
-        stop = f"read_committed consumers of it still wait at {one.last_stable_offset}"
-        if is_taken_for_committed(one):
-            why = (
-                f"{committed_by(one)}: its producer considers the records committed; save "
-                f"{one.first_offset}..{one.last_offset} before you abort it ({stop} until then)"
-            )
-        elif one.leader_source == _INFERRED or (one.topic, one.partition) in facts.leaderless:
-            why = f"the leader is not known: audit again once the partition is online ({stop})"
-        elif (one.topic, one.partition, one.leader_id) in waiting:
-            why = f"the leader's log waits for an answer ({stop})"
-        elif one.abort_form == _BY_PRODUCER and one.marker_coordinator_epoch is None:
-            why = f"these brokers need the coordinator's epoch, which is not in the input: see `explain` ({stop})"
+        why = _not_ended(facts, one, waiting)
+        if why is None:
+            ended[is_taken_for_committed(one)].append(one)
         else:
-            groups = f"; waiting: {count(len(one.waiting_groups), 'group')}" if one.waiting_groups else ""
-            reasons.append(f"{where}: {one.hangs_because}; read_committed consumers stop at {one.last_stable_offset}{groups}.")
-            leaders.add(one.leader_id)
-            lines.append(("kafka-transactions.sh", "abort", *split(abort_arguments(one, one.topic, one.partition))))
-            actions.append(EndTransaction((one.topic, one.partition), one.producer_id, one.first_offset))
-            continue
-        refusals.append(PlanRefusal(what="abort the transaction of", where=(where,), why=why))
-    if not lines:
-        return PlanPart(refusals=tuple(refusals))
-    step = PlanStep(
+            why = f"{why} (read_committed consumers of it still wait at {one.last_stable_offset})"
+            refusals.append(PlanRefusal(what="abort the transaction of", where=(where,), why=why))
+    steps = [_aborted(found, is_saved=is_saved) for is_saved, found in ended.items() if found]
+    return PlanPart(steps=tuple(steps), refusals=tuple(refusals))
+
+
+def _not_ended(facts: RecoveryFacts, one: OpenTransactionRow, waiting: Collection[ReplicaKey]) -> str | None:
+    if one.leader_source == _INFERRED or (one.topic, one.partition) in facts.leaderless:
+        return "the leader is not known: audit again once the partition is online"
+    if (one.topic, one.partition, one.leader_id) in waiting:
+        return "the leader's log waits for an answer"
+    if one.abort_form == _BY_PRODUCER and one.marker_coordinator_epoch is None:
+        return "these brokers need the coordinator's epoch, which is not in the input: see `explain`"
+    if is_taken_for_committed(one) and facts.log_of(one.topic, one.partition, one.leader_id) is None:
+        saved = f"save {one.first_offset}..{one.last_offset} before you abort it"
+        return f"{committed_by(one)}: its producer considers the records committed, and no log of the leader is in the input; {saved}"
+    return None
+
+
+def _aborted(found: Sequence[OpenTransactionRow], *, is_saved: bool) -> PlanStep:
+    script_name = _ABORT_SAVED if is_saved else _ABORT
+    reasons = []
+    for one in found:
+        where = f"{partition_shown(one.topic, one.partition)}, from offset {one.first_offset} (producer {one.producer_id})"
+        groups = f"; waiting: {count(len(one.waiting_groups), 'group')}" if one.waiting_groups else ""
+        saved = ""
+        if is_saved:
+            said = committed_by(one)
+            saved = (
+                f" {said[0].upper()}{said[1:]}: its producer takes {one.first_offset}..{one.last_offset} for committed. They are in "
+                f"the copy of broker {one.leader_id}; no consumer with read_committed gets them here once the transaction is aborted."
+            )
+        reasons.append(f"{where}: {one.hangs_because}; read_committed consumers stop at {one.last_stable_offset}{groups}.{saved}")
+    save = "# save the records named above from the copies of step 1 (kafka-dump-log.sh --print-data-log), and only then go on"
+    lines = [("kafka-transactions.sh", "abort", *split(abort_arguments(one, one.topic, one.partition))) for one in found]
+    what = "whose producers take them for committed: their records are sent again" if is_saved else "that nobody will end"
+    return PlanStep(
         stage=Stage.ABORT,
-        title=f"Abort {count(len(lines), 'transaction')} that nobody will end",
-        actions=tuple(actions),
+        title=f"Abort {count(len(found), 'transaction')} {what}",
+        actions=tuple(_ending(one, is_saved=is_saved) for one in found),
         reasons=tuple(reasons),
-        commands=(f"sh {_ABORT}",),
+        commands=(*([save] if is_saved else []), f"sh {script_name}"),
         checks=tuple(
             Check(f"kafka-transactions.sh {SERVER} find-hanging --broker-id {broker}   # lists none of these", Shows.ENDED)
-            for broker in sorted(leaders)
+            for broker in sorted({one.leader_id for one in found})
         ),
         undo="Nothing to undo of the logs: the records stay, and read_uncommitted consumers see them.",
         cannot_undo="an aborted transaction stays aborted",
-        files=(PlanFile(name=_ABORT, content=script(lines), executable=True),),
+        files=(PlanFile(name=script_name, content=script(lines), executable=True),),
     )
-    return PlanPart(steps=(step,), refusals=tuple(refusals))
+
+
+def _ending(one: OpenTransactionRow, *, is_saved: bool) -> EndTransaction:
+    saved_from = one.leader_id if is_saved else None
+    return EndTransaction((one.topic, one.partition), one.producer_id, one.first_offset, saved_from=saved_from)
 
 
 def is_taken_for_committed(one: TransactionFacts) -> bool:

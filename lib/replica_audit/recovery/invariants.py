@@ -93,6 +93,7 @@ def violations(facts: RecoveryFacts, plan: Plan) -> Iterator[Violation]:
                 *_guesses(facts, state, action, unknown),
                 *_rebuilds(facts, state, action),
                 *_starts(state, action, starts, number),
+                *_ended(state, action),
                 *_outcomes(facts, plan, state, action),
             ):
                 yield Violation(rule=rule, number=number, what=what)
@@ -110,6 +111,13 @@ def violations(facts: RecoveryFacts, plan: Plan) -> Iterator[Violation]:
 def _shown(replica: ReplicaKey) -> str:
     topic, partition, broker = replica
     return f"{topic}-{partition} on broker {broker}"
+
+
+def _ended(state: State, action: Action) -> Iterator[Broken]:
+    """A transaction whose producer takes it for committed is aborted once its records are in a copy."""
+    if isinstance(action, EndTransaction) and action.saved_from is not None and (*action.key, action.saved_from) not in state.copied:
+        replica = (*action.key, action.saved_from)
+        yield 1, f"a transaction of {_shown(replica)} is aborted that may be committed, and was not copied"
 
 
 def _removes(effect: Effect) -> Iterator[Broken]:

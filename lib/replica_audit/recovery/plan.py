@@ -26,6 +26,7 @@ from replica_audit.recovery.steps import (
     Check,
     Copy,
     ElectPreferred,
+    EndTransaction,
     GroupPolicy,
     Plan,
     PlanFile,
@@ -184,6 +185,8 @@ def _removed(facts: RecoveryFacts, steps: Sequence[PlanStep]) -> tuple[set[Repli
             truncated |= {effect.replica for effect in effects if isinstance(effect, Removal)}
             if isinstance(action, TakeOut | SetAside):
                 deleted.add(action.replica)
+            if isinstance(action, EndTransaction) and action.saved_from is not None:
+                deleted.add((*action.key, action.saved_from))
     return truncated, deleted
 
 

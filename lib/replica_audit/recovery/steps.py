@@ -126,11 +126,12 @@ class ResetGroup:
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """Abort a transaction that nobody will end."""
+    """Abort a transaction that nobody will end; `saved_from`: of whose copy its records are sent again, None: they need not be."""
 
     key: PartitionKey
     producer_id: int
     first_offset: int
+    saved_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
