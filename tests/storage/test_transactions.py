@@ -15,8 +15,8 @@ from replica_audit.past.report import report_of
 from replica_audit.past.run import PastRun
 from replica_audit.rows import INPUT_ERRORS, TABLES
 from replica_audit.storage.warehouse.reader import WarehouseTables
-from replica_audit.storage.warehouse.tables import DeltaWarehouse, SparkTables
-from replica_audit.storage.warehouse.transactions import Transactions
+from replica_audit.storage.warehouse.spark_tables import SparkTables
+from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from tests.house.checkout import ROOT
 from tests.support.warehouse import write_warehouse
 
@@ -82,25 +82,6 @@ def test_an_unchanged_table_takes_the_rows_of_the_process_that_made_it_ready(spa
     assert table.transaction_version("replica-audit:alone") == 5
     write(warehouse, "alone", 2, fence=5)
     assert brokers(place, "alone") == [1], "a number is written once"
-
-
-@pytest.mark.parametrize("missing", ["log", "operation"])
-def test_another_release_of_delta_is_written_to_by_spark(
-    spark: SparkSession, place: Path, missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Asked for what no release has, py4j answers as it does where a later one has renamed something."""
-    jvm = spark._jvm
-    assert jvm is not None
-    if missing == "log":
-        monkeypatch.setattr(Transactions, "_log", lambda _self, path: jvm.org.apache.spark.sql.delta.NoSuchLog.forTable(path))
-    else:
-        monkeypatch.setattr(Transactions, "_operation", lambda _self, _run_id, **_how: jvm.java.lang.Integer(1, 2, 3))
-    warehouse = DeltaWarehouse(spark, str(place))
-    warehouse.create_missing()
-    write(warehouse, f"without-{missing}", 1, fence=5)
-    assert brokers(place, f"without-{missing}") == [1]
-    write(warehouse, f"without-{missing}", 2, fence=4)
-    assert brokers(place, f"without-{missing}") == [1], "a lower number is passed over"
 
 
 def test_the_report_through_spark_is_the_one_of_the_files(spark: SparkSession, tmp_path: Path) -> None:

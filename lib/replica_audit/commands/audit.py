@@ -26,6 +26,7 @@ from replica_audit.commands.audit_options import (
 from replica_audit.commands.command import Command, Option, name_run, show, tell
 from replica_audit.commands.progress_file import PROGRESS, followed
 from replica_audit.commands.running import TERMINATION_MESSAGE, ending_of, write_run
+from replica_audit.commands.spark_process import own_session
 from replica_audit.errors import AuditError, UsageError
 from replica_audit.program import VERSION
 from replica_audit.progress import TellsEvent, to_all
@@ -194,7 +195,6 @@ def _run(given: argparse.Namespace, told: TellsEvent) -> int:
     from replica_audit import pipeline, spark
     from replica_audit.commands.terminal import progress
     from replica_audit.storage.inputs.folders import unusable
-    from replica_audit.storage.session import session
 
     inputs = given.input or [str(SAMPLE)]
     if not given.input:
@@ -206,7 +206,7 @@ def _run(given: argparse.Namespace, told: TellsEvent) -> int:
         tell(f"{problem.path}: {problem.detail}; {problem.remedy}")
     with progress() as shown:
         result = spark.audit(
-            session(given.run_id),
+            own_session(given.run_id),
             inputs,
             given.warehouse,
             settings=settings_of(given),
@@ -217,7 +217,7 @@ def _run(given: argparse.Namespace, told: TellsEvent) -> int:
             take_over=given.take_over,
             tell=to_all(shown, told),
         )
-    run = cache(lambda: pipeline.written_run(session(), result.warehouse, given.run_id))
+    run = cache(lambda: pipeline.written_run(result.spark, result.warehouse, given.run_id))
     try:
         _write(given, result.report, run, result.warehouse)
     finally:  # the run counts, whatever became of the files

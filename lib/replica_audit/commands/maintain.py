@@ -7,6 +7,7 @@ from pathlib import Path
 
 from replica_audit.commands import outputs
 from replica_audit.commands.command import Command, Option, show
+from replica_audit.commands.spark_process import own_session
 from replica_audit.errors import UsageError
 from replica_audit.progress import Progress
 
@@ -75,7 +76,6 @@ def _maintain(given: argparse.Namespace) -> int:
     from replica_audit.commands.terminal import progress
     from replica_audit.maintain.run import UpkeepRequest, maintain
     from replica_audit.report import upkeep_report
-    from replica_audit.storage.session import session
     from replica_audit.storage.warehouse.place import is_catalog_name
 
     if given.restore:
@@ -91,7 +91,7 @@ def _maintain(given: argparse.Namespace) -> int:
         is_dry=given.dry_run,
     )
     with progress() as told:
-        upkeep = maintain(session(), request, Progress(told).say)
+        upkeep = maintain(own_session(), request, Progress(told).say)
     if given.json:
         outputs.write("--json", given.json, upkeep_report.as_json(upkeep))
     show("\n" + upkeep_report.summary(upkeep))
@@ -102,11 +102,10 @@ def _restore(given: argparse.Namespace) -> int:
     from replica_audit.commands.terminal import progress
     from replica_audit.maintain.restore import restore
     from replica_audit.report import upkeep_report
-    from replica_audit.storage.session import session
 
     warehouse = Path(given.warehouse).expanduser().absolute()
     with progress() as told:
-        made = restore(session, warehouse, is_dry=given.dry_run, tell=Progress(told).say)
+        made = restore(own_session, warehouse, is_dry=given.dry_run, tell=Progress(told).say)
     if given.json:
         outputs.write("--json", given.json, upkeep_report.as_json(made))
     show("\n" + upkeep_report.restored(made))

@@ -10,9 +10,13 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from replica_audit.errors import LostProcessError
 from replica_audit.interruption import Interruption
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _NOISE = b"WARNING: Using incubator modules"  # the JVM announces a module that Spark asks for; no option stops it
 _END_SECONDS = 30.0
@@ -76,6 +80,27 @@ def start() -> None:
     # as spark-submit does it: the Python of executors is taken from there (PythonRunner)
     if of_executors := SparkConf().get("spark.pyspark.python"):
         os.environ["PYSPARK_PYTHON"] = of_executors
+
+
+def own_session(run_id: str | None = None) -> SparkSession:
+    """Return the session of a process that is a command's own; what its JVM logs names the run (conf/log4j2.properties).
+
+    Raises:
+        OutputError: as `storage.session.session`.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
+    from replica_audit.storage.session import session
+
+    spark = session()
+    java: Any = SparkContext._jvm
+    if run_id is not None:
+        java.System.setProperty("replica_audit.run", f"[{run_id}] ")
+    with suppress(Py4JError, TypeError):  # another release of Scala: then Delta prints a line of its own for each VACUUM
+        nowhere = java.java.io.PrintStream(java.java.io.OutputStream.nullOutputStream())
+        getattr(getattr(java.scala, "Console$"), "MODULE$").setOutDirect(nowhere)
+    return spark
 
 
 def end(*, silently: bool = False) -> None:

@@ -277,6 +277,28 @@ def opened(uri: str) -> Any:
     return StoredObject(file)
 
 
+def created(uri: str) -> Any:
+    """Return a stream that writes an object, which is there once it is closed.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    store, path = _placed(uri)
+    with told_plainly():
+        return store.system.open_output_stream(path)
+
+
+def remove(uri: str) -> None:
+    """Remove an object.
+
+    Raises:
+        StoreError: it cannot be removed.
+    """
+    store, path = _placed(uri)
+    with told_plainly():
+        store.system.delete_file(path)
+
+
 def read_ahead(uri: str, take: Callable[[str], Any]) -> None:
     """Let the next who opens an object have what `take` gives, unless that is None."""
     _ahead[uri] = take

@@ -128,8 +128,8 @@ class _RunRows:
             "run_date": self.request.run_date,
             "versions": {"spark": self.warehouse.spark.version, **dict(versions("delta-spark", "pyarrow"))},
         }
-        frame = self.warehouse.frame(AUDIT_RUNS, run_rows(self.run, {**of_attempt, **of_run}, of_cluster))
-        self.warehouse.write_run(AUDIT_RUNS, frame, self.run.run_id, replace=replace, fence=attempt.version)
+        made = self.warehouse.rows(AUDIT_RUNS, run_rows(self.run, {**of_attempt, **of_run}, of_cluster))
+        self.warehouse.write_run(AUDIT_RUNS, made, self.run.run_id, replace=replace, fence=attempt.version)
 
 
 class _Stored:
@@ -137,7 +137,7 @@ class _Stored:
 
     def __init__(self, warehouse: DeltaWarehouse, request: AuditRequest, run: Run, progress: Progress, held: Hold, rows: _RunRows) -> None:
         self._warehouse, self._request, self._run, self._progress, self._held, self._rows = warehouse, request, run, progress, held, rows
-        places = {} if held.replaces else warehouse.places_of_files(OF_PARTITIONS)
+        places = warehouse.places_of_files(OF_PARTITIONS)
         self._in_files = bool(places)
         files = partial(TableFiles, places, run.run_id) if places else None
         self.engine = SparkEngine(warehouse.spark, run.settings.parallelism, files)
@@ -224,8 +224,8 @@ class _Stored:
         return findings_of.latest_before(self._warehouse.read(FINDINGS), runs, topics=self._run.settings.topics)
 
     def write_starts(self, starts: Sequence[BrokerStart]) -> None:
-        frame = self._warehouse.frame(BROKER_STARTS, [as_dict(row) for row in starts])
-        self._warehouse.write_all([(BROKER_STARTS, frame)], self._run.run_id, replace=self._held.replaces, fence=self._held.attempt.fence)
+        made = self._warehouse.rows(BROKER_STARTS, [as_dict(row) for row in starts])
+        self._warehouse.write_all([(BROKER_STARTS, made)], self._run.run_id, replace=self._held.replaces, fence=self._held.attempt.fence)
 
     def complete(self, of_run: Row, of_cluster: Mapping[str, Row], tally: Tally) -> None:
         """Write the run down as complete.

@@ -72,7 +72,7 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A Delta table. `constraints` maps a name to a CHECK expression; `cluster_by` names the clustering columns.
+    """A Delta table. `constraints` maps a name to a CHECK expression that Spark, delta-rs and Python all know.
 
     `row` is the class of its rows; where that has no `run_id` and `cluster_id`, they are put in front of its columns. `widened` names the
     constraints that older versions have narrower: in their tables they are replaced. `has_change_feed`: Delta's Change Data Feed tells
@@ -83,7 +83,6 @@ class Table:
     grain: str
     columns: tuple[Column, ...] = field(hash=False)
     constraints: Mapping[str, str] = field(hash=False)
-    cluster_by: tuple[str, ...] = ("cluster_id",)
     widened: tuple[str, ...] = ()
     has_change_feed: bool = False
     row: type[DataclassInstance] | None = field(default=None, compare=False)
@@ -178,16 +177,14 @@ def table(
     widened: tuple[str, ...] = (),
     has_change_feed: bool = False,
 ) -> Table:
-    """The table of a row class, clustered by partition where its rows are about one."""
+    """Return the table of a row class."""
     own = columns_of(row)
     columns = own if own[: len(KEYS)] == KEYS else (*KEYS, *own)
-    names = {column.name for column in columns}
     return Table(
         name=name,
         grain=grain,
         columns=columns,
         constraints={**PARTITION_CHECK, **constraints} if issubclass(row, OfPartition) else constraints,
-        cluster_by=tuple(name for name in ("cluster_id", "topic", "partition") if name in names),
         widened=widened,
         has_change_feed=has_change_feed,
         row=row,

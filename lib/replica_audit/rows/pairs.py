@@ -326,7 +326,7 @@ EPOCH_END_OFFSETS = table(
     name="epoch_end_offsets",
     grain="one row per leader, follower and epoch in the follower's table: what the leader answers to OffsetsForLeaderEpoch; "
     "of partitions that are proven healthy only with --detail all",
-    constraints={"undefined_together": "(answered_epoch = -1) = (end_offset = -1)"},
+    constraints={"undefined_together": "(answered_epoch = -1 AND end_offset = -1) OR (answered_epoch != -1 AND end_offset != -1)"},
 )
 
 

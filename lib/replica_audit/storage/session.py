@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from math import ceil
 from types import TracebackType
-from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -74,29 +73,29 @@ def own_session(spark: SparkSession) -> Iterator[SparkSession]:
             active.createDataFrame(pa.table({"none": pa.array([], pa.int32())}))  # whoever makes a frame becomes the active session
 
 
-def session(run_id: str | None = None) -> SparkSession:
-    """The session that spark-submit configured, in a process that is the command's own; what Spark logs names the run.
+def session() -> SparkSession:
+    """Return the session that spark-submit configured, in a process that is the command's own.
 
     Raises:
         OutputError: Spark's working directory cannot be written: it would end the process without a word.
     """
     SparkContext._ensure_initialized()  # the settings are those of the JVM
-    check(working_places(SparkConf()))
+    conf = SparkConf()
+    check(working_places(conf))
     _silence_broken_calls()
     before = signal.getsignal(signal.SIGINT)
-    spark = SparkSession.builder.appName("replica-audit").getOrCreate()
+    _take_store_settings(conf)
+    builder = SparkSession.builder.appName("replica-audit")
+    for name, value in _for_hadoop(conf).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    _share_store_settings(spark)
+    # what functions of Python are sent along with to executors, and shown nowhere
+    spark.sparkContext.environment.update({name: os.environ[name] for name in object_store.VARIABLES if name in os.environ})
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, before)  # Spark takes it for itself
     # without the JVM it would print a traceback
     spark.sparkContext._accumulatorServer.handle_error = lambda request, client_address: None  # type: ignore[method-assign]
-    java: Any = spark._jvm
-    if run_id is not None:
-        java.System.setProperty("replica_audit.run", f"[{run_id}] ")  # conf/log4j2.properties
-    with suppress(Py4JError, TypeError):  # another release of Scala: then Delta prints a line of its own for each VACUUM
-        nowhere = java.java.io.PrintStream(java.java.io.OutputStream.nullOutputStream())
-        getattr(getattr(java.scala, "Console$"), "MODULE$").setOutDirect(nowhere)
     return spark
 
 
@@ -112,34 +111,26 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     return record.module != "java_gateway"
 
 
-def _share_store_settings(spark: SparkSession) -> None:
-    """Let tasks find the S3 that the driver finds: by the variables of AWS, over which Hadoop's settings go if Spark was given any."""
-    context = spark.sparkContext
+def _take_store_settings(conf: SparkConf) -> None:
+    """Let this process find the S3 that Hadoop was told of: by the variables of AWS."""
     for setting, name in _OF_HADOOP.items():
-        if value := context.getConf().get(f"spark.hadoop.fs.s3a.{setting}"):
+        if value := conf.get(f"spark.hadoop.fs.s3a.{setting}"):
             os.environ[name] = value
     endpoint = os.environ.get(_ENDPOINT, "")
     if endpoint and "://" not in endpoint:
-        is_plain = context.getConf().get("spark.hadoop.fs.s3a.connection.ssl.enabled") == "false"
+        is_plain = conf.get("spark.hadoop.fs.s3a.connection.ssl.enabled") == "false"
         os.environ[_ENDPOINT] = f"{'http' if is_plain else 'https'}://{endpoint}"
-    _tell_hadoop(spark)
-    # what functions of Python are sent along with to executors, and shown nowhere
-    context.environment.update({name: os.environ[name] for name in object_store.VARIABLES if name in os.environ})
 
 
-def _tell_hadoop(spark: SparkSession) -> None:
-    """Let Hadoop's connector, for a warehouse in S3, find what the variables of AWS name, as far as Spark was not told itself."""
-    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-    given = spark.sparkContext.getConf()
+def _for_hadoop(conf: SparkConf) -> dict[str, str]:
+    """Return settings that let Hadoop's connector find what the variables of AWS name, as far as Spark was not told itself."""
     settings = {setting: os.environ.get(name) for setting, name in _OF_HADOOP.items()}
     settings["endpoint"] = settings["endpoint"] or os.environ.get("AWS_ENDPOINT_URL")
     settings["endpoint.region"] = settings["endpoint.region"] or os.environ.get("AWS_DEFAULT_REGION")
     if settings["endpoint"]:  # a store of another kind has no name for each bucket, and any region
         settings |= {"path.style.access": "true", "endpoint.region": settings["endpoint.region"] or "us-east-1"}
-    for setting, value in settings.items():
-        name = f"fs.s3a.{setting}"
-        if value and not given.contains(f"spark.hadoop.{name}"):
-            hadoop.set(name, value)
+    named = {f"spark.hadoop.fs.s3a.{setting}": value for setting, value in settings.items() if value}
+    return {name: value for name, value in named.items() if not conf.contains(name)}
 
 
 class StageProgress:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from delta import exceptions as delta_exceptions
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf
 from pyspark.errors import PySparkException
@@ -22,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from replica_audit.errors import OutputError
 from replica_audit.rows import AUDIT_RUNS
+from replica_audit.storage.warehouse.commits import CommitConflictError
 from replica_audit.storage.warehouse.place import is_catalog_name
 
 _DEEPEST = 20
@@ -73,7 +75,7 @@ def _speaks_to_worker(thrown: Any) -> bool:
 
 def is_conflict(error: BaseException) -> bool:
     """Whether a commit failed only because another was there first."""
-    return isinstance(error, _CONFLICTS) or any(class_name(thrown) in _CONFLICT_CLASSES for thrown in causes(error))
+    return isinstance(error, (CommitConflictError, *_CONFLICTS)) or any(class_name(thrown) in _CONFLICT_CLASSES for thrown in causes(error))
 
 
 _TRIED_BYTES = 1 << 20  # a disk with less than that is full
@@ -140,7 +142,7 @@ def told(error: BaseException, spark: SparkSession, warehouse: str) -> OutputErr
         spark: its session.
         warehouse: where its tables are.
     """
-    if not isinstance(error, OSError | PySparkException) and not any(True for _thrown in causes(error)):
+    if not isinstance(error, OSError | DeltaError | CommitConflictError | PySparkException) and not any(True for _thrown in causes(error)):
         return None
     if is_conflict(error):
         return OutputError(f"warehouse {warehouse}: commits of other audits always came first; give the same --run-id again")
@@ -168,13 +170,15 @@ def removal(warehouse: str) -> OutputError | None:
 
 def _said(error: BaseException) -> Iterator[str]:
     """What each exception of a failure says for itself."""
-    yield str(error.strerror if isinstance(error, OSError) else "")
+    yield str((error.strerror if isinstance(error, OSError) else None) or error)
     for thrown in causes(error):
         yield str(thrown.getMessage())
 
 
 def _of_tables(error: BaseException, warehouse: str) -> OutputError | None:
-    """The innermost exception, where it is one of files or of a store: only tables are read and written by the JVM."""
+    """The innermost exception, where it is one of files or of a store: only tables are read and written by the JVM and delta-rs."""
+    if isinstance(error, DeltaError):
+        return OutputError(f"warehouse {warehouse}: {' '.join(str(error).split())[:300]}; fix that, {_AGAIN}")
     thrown = list(causes(error))
     kind = class_name(thrown[-1]) if thrown else ""
     if not kind.startswith(_IO_CLASSES) or is_of_worker(error):

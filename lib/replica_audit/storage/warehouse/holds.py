@@ -73,6 +73,7 @@ def _listed(pid: int) -> str | None:
 
 
 SIGN_EVERY_SECONDS = 300.0
+_CANCEL_EVERY_SECONDS = 0.5
 SILENT_FOR = timedelta(minutes=15)  # of a process that cannot be seen from here, until it is taken for dead
 _CLAIMS = 40  # each number tried is twice the one before
 _RUNNING = "running"
@@ -174,8 +175,9 @@ class Hold:
             except Exception as error:  # noqa: BLE001 - what is wrong with the warehouse the run itself will meet, and tell
                 self._lost = is_conflict(error) and not self.attempt.is_same(latest_attempt(self._warehouse, self.run_id))
             if self._lost:
-                self._context.cancelJobsWithTag(self._tag)  # those of others that use the same Spark go on
-                return
+                break
+        while self._lost and not self._stop.wait(_CANCEL_EVERY_SECONDS):  # no job may be running yet
+            self._context.cancelJobsWithTag(self._tag)  # those of others that use the same Spark go on
 
 
 def take(
@@ -269,12 +271,14 @@ def is_held(warehouse: DeltaWarehouse, run_id: str, attempt: Attempt) -> bool:
 
 def _show_life(warehouse: DeltaWarehouse, run_id: str, attempt: Attempt) -> bool:
     """Write down that the holder lives; False if the run is another's by now."""
-    warehouse.refuse_foreign_sql(AUDIT_RUNS)
-    done = warehouse.spark.sql(
-        f"UPDATE {warehouse.identifier(AUDIT_RUNS)} SET alive_at = timestamp_micros({_microseconds(datetime.now(UTC))}) "  # noqa: S608
-        f"WHERE run_id = '{run_id}' AND attempt = {attempt.number} AND unix_micros(started_at) = {attempt.fence}"
-    ).first()
-    return bool(done and done["num_affected_rows"])
+    if not attempt.is_same(latest_attempt(warehouse, run_id)):
+        return False
+    which = f"run_id = '{run_id}' AND attempt = {attempt.number}"
+    return bool(warehouse.update(AUDIT_RUNS, {"alive_at": _in_sql(datetime.now(UTC))}, which))
+
+
+def _in_sql(time: datetime) -> str:
+    return f"CAST('{time:%Y-%m-%dT%H:%M:%S.%fZ}' AS TIMESTAMP)"
 
 
 def _microseconds(time: datetime) -> int:

@@ -104,7 +104,7 @@ class WarehouseTables(ArrowTables):
             UsageError: the place is a name in Spark's catalog, or no directory.
         """
         super().__init__(location)
-        self._local = _local(location)
+        self._local = local_directory(location)
         if self._local is None:
             return
         with reading(location, "warehouse"):
@@ -135,6 +135,15 @@ class WarehouseTables(ArrowTables):
             self._refuse_damaged(table, first_irregular(self._local / table, getattr(found, "files", ())))
             return found
 
+    def opened(self, table: str) -> DeltaTable | None:
+        """Open a table as of now; None if it is not there.
+
+        Raises:
+            UsageError: it cannot be read.
+        """
+        with self._reading(table):
+            return self._opened(table)
+
     def refuse_foreign_sql(self, table: str) -> None:
         """Refuse a table with SQL of others in its definition.
 
@@ -157,7 +166,7 @@ class WarehouseTables(ArrowTables):
                 return None
             self._refuse_damaged(table, next(iter(irregular_log_files(self._local / table)), None))
         try:
-            opened = DeltaTable(where, storage_options=_options(where))
+            opened = DeltaTable(where, storage_options=store_options(where))
         except TableNotFoundError:
             if self._local is None:
                 return None
@@ -206,20 +215,23 @@ def arrow_dataset(opened: DeltaTable, directory: Path | None, equal: Equal | Non
     own = None if directory is None else pyarrow.fs.SubTreeFileSystem(str(directory.absolute()), pyarrow.fs.LocalFileSystem())
     prunable = [(name, "=", value) for name in _PRUNED_BY if (value := (equal or {}).get(name)) is not None]
     found = opened.to_pyarrow_dataset(filesystem=own, file_pruning_predicate=prunable or None)
-    if isinstance(found, ds.FileSystemDataset):
-        found.format.default_fragment_scan_options = ds.ParquetFragmentScanOptions(pre_buffer=True, page_checksum_verification=True)
-    return found
+    if not isinstance(found, ds.FileSystemDataset):
+        return found
+    found.format.default_fragment_scan_options = ds.ParquetFragmentScanOptions(pre_buffer=True, page_checksum_verification=True)
+    # without what delta-rs says of the values of each file: where statistics lack a column, it says null, and its rows would be passed over
+    fragments = [found.format.make_fragment(path, found.filesystem) for path in found.files]
+    return ds.FileSystemDataset(fragments, found.schema, found.format, found.filesystem)
 
 
-def _local(location: str) -> Path | None:
-    """The directory that a location names; None for a URI of another kind."""
+def local_directory(location: str) -> Path | None:
+    """Return the directory that a location names; None for a URI of another kind."""
     if location.startswith("file:"):
         return Path(unquote(urlsplit(location).path))
     return None if "://" in location else Path(location).expanduser()
 
 
-def _options(where: str) -> dict[str, str] | None:
-    """What delta-rs has to be told of S3 besides the variables of AWS that it reads itself."""
+def store_options(where: str) -> dict[str, str] | None:
+    """Return what delta-rs has to be told of S3 besides the variables of AWS that it reads itself."""
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     if not endpoint or where.partition("://")[0] not in S3_SCHEMES:
         return None

@@ -1,4 +1,4 @@
-"""Rows of tables as Parquet files in the directories of their tables, written by the tasks that make them.
+"""Rows of tables as Parquet files in the directories of their tables, on a disk or in S3, written by the tasks that make them.
 
 No table has such a file before a commit names it; of a task that fails none is left.
 """
@@ -10,18 +10,27 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from replica_audit.rows.arrow import STRING, WrittenFile
+from replica_audit.files import object_store
+from replica_audit.rows import TABLES
+from replica_audit.rows.arrow import STRING, WrittenFile, struct_of
+from replica_audit.rows.columns import Table, checker
+from replica_audit.rows.encoding import RowMismatchError, as_dict
 
 _ROW_GROUP_BYTES = 64 << 20  # of one table, kept in memory
-_LONGEST_TEXT = 64  # Delta looks at the beginning of longer ones only
+WRITTEN = pa.schema(list(struct_of(WrittenFile)))
+_BY_NAME = {table.name: table for table in TABLES}
+_LONGEST_TEXT = 64  # of longer ones statistics have the beginning
+_GREATEST = "\U0010ffff"  # of all characters
 
 
 class TableFiles:
@@ -66,17 +75,52 @@ class TableFiles:
         rows = rows.add_column(0, pa.field("run_id", STRING, nullable=False), pa.repeat(self._run_id, rows.num_rows))
         self._bytes[table] = 0
         if table not in self._open:
-            self._open[table] = _TableFile(Path(self._places[table]), rows.schema)
+            self._open[table] = _TableFile(self._places[table], rows.schema)
         self._open[table].write(rows)
 
 
+def written_rows(batches: Iterator[pa.RecordBatch], *, table: str, place: str, run_id: str) -> Iterator[pa.RecordBatch]:
+    """Write rows of a table, all of one run, and give their files as rows of the shape WRITTEN.
+
+    Args:
+        batches: with all columns of the table but `run_id`.
+        table: its name.
+        place: its directory.
+        run_id: the run.
+
+    Raises:
+        RowMismatchError: a row violates a check of the table, or lacks what may not be null.
+        OSError: a file cannot be written.
+    """
+    with TableFiles({table: place}, run_id) as files:
+        for batch in batches:
+            _refuse_violations(_BY_NAME[table], batch)
+            files.add(table, batch)
+        made = files.finish()
+    yield pa.RecordBatch.from_pylist([as_dict(file) for file in made], schema=WRITTEN)
+
+
+def _refuse_violations(table: Table, rows: pa.RecordBatch) -> None:
+    named = " ".join(table.constraints.values())
+    names = [column.name for column in table.columns if column.name in rows.schema.names and (not column.nullable or column.name in named)]
+    violation = checker(table)
+    for row in rows.select(names).to_pylist():
+        if (violated := violation(SimpleNamespace(**row))) is not None:
+            raise RowMismatchError(f"table {table.name}: its check {violated!r} refuses a row")
+
+
 class _TableFile:
-    def __init__(self, place: Path, schema: pa.Schema) -> None:
-        self._path = place / f"part-{uuid4()}.parquet"
+    def __init__(self, place: str, schema: pa.Schema) -> None:
+        self._name = f"part-{uuid4()}.parquet"
+        self._path = f"{place.rstrip('/')}/{self._name}"
         self._rows = 0
+        self._made: list[pq.FileMetaData] = []
+        create = partial(object_store.created, self._path) if "://" in place else partial(Path(self._path).open, "xb")
         with self._named():
-            self._stream = self._path.open("xb")
-        self._writer = pq.ParquetWriter(self._stream, schema, compression="zstd", write_statistics=True, write_page_checksum=True)
+            self._stream: Any = create()
+        self._writer = pq.ParquetWriter(
+            self._stream, schema, compression="zstd", write_statistics=True, write_page_checksum=True, metadata_collector=self._made
+        )
 
     def write(self, rows: pa.Table) -> None:
         with self._named():
@@ -88,22 +132,24 @@ class _TableFile:
             self._writer.close()
             size = self._stream.tell()
             self._stream.close()
-        with pq.ParquetFile(self._path) as written:
-            statistics = _statistics(written.metadata)
         return WrittenFile(
             table=table,
-            path=self._path.name,
+            path=self._name,
             rows=self._rows,
             size_bytes=size,
             modified_at_ms=time.time_ns() // 1_000_000,
-            statistics=json.dumps(statistics),
+            # delta-rs misreads escaped characters beyond the first 65,536
+            statistics=json.dumps(_statistics(self._made[0]), ensure_ascii=False),
         )
 
     def discard(self) -> None:
         with suppress(OSError, pa.ArrowException):
             self._stream.close()
         with suppress(OSError):
-            self._path.unlink(missing_ok=True)
+            if "://" in self._path:
+                object_store.remove(self._path)
+            else:
+                Path(self._path).unlink(missing_ok=True)
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -111,11 +157,15 @@ class _TableFile:
         try:
             yield
         except OSError as error:
-            raise OSError(error.errno, error.strerror or str(error), str(self._path)) from None
+            raise OSError(error.errno, error.strerror or str(error), self._path) from None
 
 
 def _statistics(file: pq.FileMetaData) -> dict[str, Any]:
-    """Delta's statistics of a file: of each column that is a number or a short text the least and the greatest value, and its nulls."""
+    """Delta's statistics of a file: of each column that holds no others the least and the greatest value, and its nulls.
+
+    No column may lack them that has them in another file of the table: delta-rs' datasets take what is missing for null, and a filter
+    passes over such files.
+    """
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -126,11 +176,31 @@ def _statistics(file: pq.FileMetaData) -> dict[str, Any]:
         if "." in name or len(of_groups) < len(groups):
             continue
         nulls[name] = sum(one.null_count or 0 for one in of_groups)
-        ends: list[Any] = [end for one in of_groups if one.num_values for end in ((one.min, one.max) if one.has_min_max else (None,))]
-        if ends and all(map(_is_told, ends)):
-            least[name], greatest[name] = min(ends), max(ends)
+        with_values = [one for one in of_groups if one.num_values]
+        if not with_values:
+            continue
+        if all(one.has_min_max for one in with_values):
+            ends: list[Any] = [end for one in with_values for end in (one.min, one.max)]
+            least[name], greatest[name] = _lower_bound(min(ends)), _upper_bound(max(ends))
+        elif file.schema.column(place).physical_type == "BYTE_ARRAY":  # a text so long that Parquet keeps none
+            least[name], greatest[name] = "", _upper_bound(_GREATEST * (_LONGEST_TEXT + 1))
     return {"numRecords": file.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
 
 
-def _is_told(value: object) -> bool:
-    return type(value) is int or (isinstance(value, str) and len(value) <= _LONGEST_TEXT)
+def _lower_bound(value: Any) -> Any:
+    """A value as Delta's JSON has it, or one that is a little less: the beginning of a long text, a time to the millisecond."""
+    if isinstance(value, datetime):
+        return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03}Z"
+    if isinstance(value, date):
+        return value.isoformat()
+    return value[:_LONGEST_TEXT] if isinstance(value, str) else value
+
+
+def _upper_bound(value: Any) -> Any:
+    """The same, or one that is a little greater."""
+    if isinstance(value, datetime):
+        return _lower_bound(value + timedelta(microseconds=-value.microsecond % 1000))
+    if not isinstance(value, str) or len(value) <= _LONGEST_TEXT:
+        return _lower_bound(value)
+    end = next((place for place in range(_LONGEST_TEXT, len(value)) if value[place] != _GREATEST), len(value))
+    return value[:end] + _GREATEST

@@ -27,7 +27,8 @@ from replica_audit.storage.warehouse.arrow_tables import ArrowTables, reading
 from replica_audit.storage.warehouse.faults import is_conflict, warehouse_place
 from replica_audit.storage.warehouse.holds import attempt_of, is_held, this_process
 from replica_audit.storage.warehouse.place import refuse_links_below
-from replica_audit.storage.warehouse.tables import DeltaWarehouse, quoted
+from replica_audit.storage.warehouse.spark_tables import quoted
+from replica_audit.storage.warehouse.tables import DeltaWarehouse
 
 _T = TypeVar("_T")
 _Row = dict[str, Any]
