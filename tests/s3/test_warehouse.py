@@ -1,16 +1,21 @@
-"""A warehouse in a store that speaks S3: written and kept small by Spark with Hadoop's connector, read without it by delta-rs."""
+"""A warehouse in a store that speaks S3: written and read without Spark by delta-rs, kept small by Spark with Hadoop's connector."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from replica_audit import cli
 from replica_audit.rows import INPUT_ERRORS, OF_PARTITIONS
+from replica_audit.rows.arrow import schema_of
+from replica_audit.storage.warehouse.commits import CommitConflictError, TableCommit, TableCommits
 from replica_audit.storage.warehouse.reader import WarehouseTables
+from replica_audit.storage.warehouse.table_files import TableFiles
 from tests.house.checkout import ROOT
 from tests.s3.store import Store
 from tests.s3.test_audit import comparable
@@ -47,6 +52,47 @@ def test_what_lies_there_is_read_as_on_a_disk(store: Store, tmp_path: Path, caps
     assert told("s3a://copied/nightly", capsys) == told(str(tmp_path / "here"), capsys)
     assert cli.main(["report", "--warehouse", "s3a://copied/nowhere", *IN_COLUMNS]) == 2
     assert "s3a://copied/nowhere" in capsys.readouterr().err
+
+
+def test_commits_at_the_same_time_all_count(store: Store) -> None:
+    store.client().create_bucket(Bucket="commits")
+    place = "s3a://commits/nightly"
+    commits = TableCommits(place)
+    commits.create(INPUT_ERRORS)
+    commits.add_constraints(INPUT_ERRORS)
+    assert commits.takes(INPUT_ERRORS)
+
+    def write(run_id: str) -> None:
+        words = {name: "w" for name in ("path", "kind", "code", "detail", "remedy")}
+        rows = pa.RecordBatch.from_pylist([{"cluster_id": "c", **words}], schema=pa.schema(list(schema_of(INPUT_ERRORS))[1:]))
+        with TableFiles({INPUT_ERRORS.name: f"{place}/{INPUT_ERRORS.name}"}, run_id) as files:
+            files.add(INPUT_ERRORS.name, rows)
+            made = files.finish()
+        while True:
+            try:
+                return TableCommits(place).write(INPUT_ERRORS, made, TableCommit(run_id=run_id, fence=1), replace=None)
+            except CommitConflictError:
+                continue
+
+    threads = [threading.Thread(target=write, args=(f"run-{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = WarehouseTables(place).arrow(INPUT_ERRORS.name)
+    assert found is not None
+    assert sorted(map(str, found["run_id"].to_pylist())) == [f"run-{number}" for number in range(4)]
+
+
+def test_a_task_that_fails_leaves_no_object(store: Store) -> None:
+    store.client().create_bucket(Bucket="failed")
+    rows = pa.RecordBatch.from_pylist([{"cluster_id": "c"}], schema=pa.schema([("cluster_id", pa.string())]))
+    with pytest.raises(RuntimeError), TableFiles({INPUT_ERRORS.name: "s3a://failed/here"}, "one") as files:
+        files.add(INPUT_ERRORS.name, rows)
+        files._write(INPUT_ERRORS.name)
+        raise RuntimeError
+    found = store.client().list_objects_v2(Bucket="failed")
+    assert not [one["Key"] for one in found.get("Contents", ()) if one["Key"].endswith(".parquet")]
 
 
 @pytest.mark.spark

@@ -149,9 +149,10 @@ def properties_of(spark: SparkSession, identifier: str) -> dict[str, str]:
     Raises:
         UsageError: it shows some, or Delta does not take the definition.
     """
-    with _definition_taken(identifier):
+    place = identifier.removeprefix("delta.").strip("`")
+    with _definition_taken(place):
         known = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {identifier}").collect()}
-        refuse_foreign_sql(identifier, spark.table(identifier).schema.json(), known)
+        refuse_foreign_sql(place, spark.table(identifier).schema.json(), known)
     return known
 
 

@@ -143,8 +143,9 @@ class _TableFile:
         )
 
     def discard(self) -> None:
-        with suppress(OSError, pa.ArrowException):
-            self._stream.close()
+        for opened in (self._writer, self._stream):
+            with suppress(OSError, pa.ArrowException):
+                opened.close()
         with suppress(OSError):
             if "://" in self._path:
                 object_store.remove(self._path)
