@@ -25,6 +25,8 @@ from replica_audit.storage.warehouse.tables import DeltaWarehouse
 
 __all__ = ["AuditResult", "Settings", "audit"]
 
+_SPARKS = ("4.1", "4.2")  # whose rows tools/spark_versions.py compares
+
 _TABLES = {table.name: table for table in TABLES}
 
 
@@ -86,12 +88,14 @@ def audit(
         tell: takes the progress, event by event.
 
     Raises:
-        UsageError: the inputs contradict each other, nothing in them can be audited, or another process makes the run.
+        UsageError: this is another Spark than 4.1 or 4.2, the inputs contradict each other, nothing in them can be audited, or another
+            process makes the run.
         ConfigError: a setting, or the file of known findings, is wrong.
         OutputError: the warehouse or Spark's working directory cannot be written, or rows were lost on the way.
     """
     if not isinstance(spark, SparkSession):
         raise UsageError("an audit needs a session of Spark in this process; one of Spark Connect does not do")
+    refuse_untried(spark.version)
     run_id, run_date = run_id or new_run_id(), run_date or datetime.now(UTC).date()
     refuse_run_id(run_id)
     if not isinstance(acknowledged, Acknowledgements):
@@ -109,3 +113,15 @@ def audit(
     check((warehouse_place(request.warehouse),))
     report = pipeline.audit(spark, request, tell or (lambda _event: None))
     return AuditResult(run_id=run_id, exit_code=report.exit_code, warehouse=request.warehouse, report=report, spark=spark)
+
+
+def refuse_untried(version: str) -> None:
+    """Refuse a release of Spark on which no audit was compared with others.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if ".".join(version.split(".")[:2]) not in _SPARKS:
+        raise UsageError(
+            f"Spark {version} cannot run an audit: use Spark {' or '.join(_SPARKS)} with Delta Lake 4.4, or `triage`, which needs none"
+        )

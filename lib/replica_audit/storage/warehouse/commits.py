@@ -190,6 +190,7 @@ class TableCommits:
         opened = WarehouseTables(self._location).opened(table.name)
         if opened is not None:
             refuse_foreign_sql(self.path(table), opened.schema().to_json(), _properties(opened))
+            _refuse_contradiction(self.path(table), opened)
         return opened
 
     def _there(self, table: Table) -> DeltaTable:
@@ -211,6 +212,20 @@ class TableCommits:
 
 def _properties(opened: DeltaTable) -> dict[str, str]:
     return dict(opened.metadata().configuration)
+
+
+def _refuse_contradiction(path: str, opened: DeltaTable) -> None:
+    """Refuse a definition that needs a feature which it does not name, as one may that somebody wrote by hand: Spark does not take it.
+
+    Raises:
+        UsageError: so it is.
+    """
+    protocol, properties = opened.protocol(), {name.lower(): value for name, value in _properties(opened).items()}
+    needed = {"checkConstraints"} if any(name.startswith(CONSTRAINT) for name in properties) else set()
+    needed |= {"changeDataFeed"} if properties.get(CHANGE_FEED.lower()) == "true" else set()
+    lacking = sorted(needed.difference(protocol.writer_features or ())) if protocol.min_writer_version >= _NAMED_FEATURES else []
+    if lacking:
+        raise UsageError(f"table {path}: Delta does not take its definition (it does not name {lacking[0]}); give another --warehouse")
 
 
 def _is_writable(opened: DeltaTable, table: Table) -> bool:

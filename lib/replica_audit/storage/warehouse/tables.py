@@ -129,12 +129,8 @@ class DeltaWarehouse:
             upgrade(self.spark, self.identifier(table), table, kept, lambda: self._properties(table) or {})
         except UsageError as error:
             raise UsageError(f"warehouse {self.location}: {error}") from None
-        if self._commits is None:
-            return
-        if self._commits.takes(table):
+        if self._commits is not None and self._commits.takes(table):
             self._again(partial(self._commits.add_constraints, table))  # whoever created the table may have been killed before
-        else:
-            properties_of(self.spark, self.identifier(table))  # does Delta take it?
 
     def _properties(self, table: Table) -> dict[str, str] | None:
         """The properties of a table; None if it is not there."""
