@@ -30,7 +30,7 @@ def begun(table: Path, *names: str) -> Path:
     return table
 
 
-@pytest.mark.parametrize("names", [(), (TEMPORARY,), (TEMPORARY, CHECKSUM)])
+@pytest.mark.parametrize("names", [(), (TEMPORARY,), (TEMPORARY, CHECKSUM), (f"{COMMIT}#1", "_last_checkpoint#2")])
 def test_a_table_that_was_begun_goes(tmp_path: Path, names: tuple[str, ...]) -> None:
     table = begun(tmp_path / "findings", *names)
     assert damage.clear_begun(table, 20)

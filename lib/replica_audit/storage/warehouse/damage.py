@@ -24,8 +24,9 @@ from deltalake.exceptions import DeltaError
 from replica_audit.storage.warehouse.place import LOG
 
 _STAGED = "_staged_commits"
-# such as .00000000000000000007.json.4c2fb818-8be3-41d1-a66a-72282f397b7c.tmp, and the checksum of it
-_TEMPORARY = re.compile(r"\.{1,2}\d{20}\..*\.tmp(\.crc)?")
+# of Spark such as .00000000000000000007.json.4c2fb818-8be3-41d1-a66a-72282f397b7c.tmp, and the checksum of it; of delta-rs
+# such as 00000000000000000007.json#1
+_TEMPORARY = re.compile(r"\.{1,2}\d{20}\..*\.tmp(\.crc)?|(\d{20}\..*|_last_checkpoint)#\d+")
 
 
 def temporary_files(table: Path, seconds: float) -> tuple[Path, ...]:
