@@ -90,7 +90,7 @@ class TableCommits:
                 why = "it holds something that is not a Delta table; give another --warehouse"
                 raise UsageError(f"warehouse {self._location}: table {table.name}: {why}")
         comments: dict[str, dict[str | bytes, str | bytes]] = {column.name: {"comment": column.comment} for column in table.columns}
-        fields = [field.with_metadata(comments[field.name]) for field in schema_of(table)]
+        fields = [field.with_type(_nullable_inside(field.type)).with_metadata(comments[field.name]) for field in schema_of(table)]
         # delta-rs reads no deletion vectors
         properties = {"delta.enableDeletionVectors": "false", "delta.checkpointInterval": _CHECKPOINT_EVERY}
         properties |= {CHANGE_FEED: "true"} if table.has_change_feed else {}
@@ -168,7 +168,7 @@ class TableCommits:
             self._commit(
                 table,
                 opened,
-                lambda: opened.create_write_transaction(actions, "append", schema_of(table), commit_properties=commit.properties),
+                lambda: opened.create_write_transaction(actions, "append", opened.schema(), commit_properties=commit.properties),
             )
 
     def update(self, table: Table, values: dict[str, str], where: str) -> int:
@@ -208,6 +208,15 @@ class TableCommits:
             if newer is None or newer.version() == version:
                 raise
         raise CommitConflictError(f"{self.path(table)}: version {version + 1}")
+
+
+def _nullable_inside(kind: pa.DataType) -> pa.DataType:
+    """A type whose inner fields may be null, as in every table that Spark made: its files of changes say so, too."""
+    if isinstance(kind, pa.StructType):
+        return pa.struct([field.with_type(_nullable_inside(field.type)).with_nullable(True) for field in kind])
+    if isinstance(kind, pa.ListType):
+        return pa.list_(_nullable_inside(kind.value_type))
+    return kind
 
 
 def _properties(opened: DeltaTable) -> dict[str, str]:
