@@ -113,6 +113,10 @@ def test_a_log_without_a_common_offset_is_given_up_as_a_whole() -> None:
     start = started(verdicts=given_up, logs=stopped)[2]
     assert (start.because, start.outcome, start.lost_records) == ((StartBecause.EMPTIES,), StartOutcome.COPY_FIRST, 12)
     assert because(verdicts=given_up) == (StartBecause.NOT_COMPARED,), "of a broker that ran a later copy may tell"
+    fenced = [row(ReplicaRole, **PLACE, broker_id=2, fenced=True)]
+    assert because(verdicts=given_up, roles=fenced) == (StartBecause.EMPTIES,), "of one that crashed no copy tells more"
+    runs = [replace(one, broker_ran=True) for one in stopped]
+    assert because(verdicts=given_up, roles=fenced, logs=runs) == (StartBecause.NOT_COMPARED,)
     stuck = finding(PartitionCode.FETCH_FAILS_FOREVER)
     assert because(verdicts=given_up, found=[stuck]) == (StartBecause.CANNOT_FOLLOW, StartBecause.EMPTIES), (
         "not of one that fetches nothing"

@@ -102,7 +102,7 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
     reasons = {*_of_log(rows, broker, verdict), *_of_findings(found), *_of_deleted(rows, broker, found)}
     loss, leader_id, election = _NOTHING, _leader_of(rows, verdict), None
     if offline is None and verdict is not None:
-        is_final = _is_stopped(rows, broker) or any(one.code == PartitionCode.FETCH_FAILS_FOREVER for one in found)
+        is_final = _fetches_nothing(rows, broker) or any(one.code == PartitionCode.FETCH_FAILS_FOREVER for one in found)
         reasons |= set(_under_leader(verdict, is_final=is_final))
         if _is_clean_under_undated(rows, verdict):
             reasons.add(StartBecause.LEADER_GUESSED)
@@ -243,6 +243,12 @@ def _of_findings(found: Collection[FoundFinding]) -> Iterator[StartBecause]:
 def _is_stopped(rows: AuditedRows, broker: int) -> bool:
     """Whether the broker did not run when its replica was copied: the copy is what it starts with."""
     return any(one.broker_id == broker and one.state == "current" and one.broker_ran is False for one in rows.logs)
+
+
+def _fetches_nothing(rows: AuditedRows, broker: int) -> bool:
+    """Whether the broker did not run, or is fenced and nothing shows that it ran: a crash leaves no sign of its own."""
+    ran = any(one.broker_id == broker and one.state == "current" and one.broker_ran for one in rows.logs)
+    return _is_stopped(rows, broker) or (not ran and any(one.broker_id == broker and one.fenced for one in rows.roles))
 
 
 def _under_leader(verdict: ReplicaVerdict, *, is_final: bool) -> Iterator[StartBecause]:
