@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import csv
 import random
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-
-from kafka.errors import KafkaError
 
 from replica_audit import cli
 from tests.kafka_lab.cluster import Lab, LabError
-from tests.kafka_lab.console import say
 from tests.kafka_lab.files import FileBatch, batches, log_start_offset, replica_directories
-from tests.kafka_lab.history import History, draw
-from tests.kafka_lab.jars import VERSIONS
+from tests.kafka_lab.history import History
 from tests.kafka_lab.java_client import JavaClient
 from tests.kafka_lab.node import State
 from tests.kafka_lab.perform import perform
 from tests.kafka_lab.snapshot import copy_all
-from tests.kafka_lab.starts import damage, is_intact
+from tests.kafka_lab.starts import damage, each_history, is_intact, keep_files
 from tests.live.plan_steps import Operator, tools
 
 Place = tuple[str, int]
@@ -84,9 +80,8 @@ def plans_in(lab: Lab, java: JavaClient, history: History, keep: Path | None) ->
             differences.append(f"step {operator.step.title!r}: {error}")
     after = _settled(lab, history, work / "after")
     compacted = {topic.name for topic in history.topics if topic.is_compacted}
-    saved = {(place, one) for place, one in _held(work / "safe") if (work / "safe").exists()}
-    lost = set(_gone(before, after, compacted)) - saved
-    differences += [f"{topic}-{partition}: offsets {one.base} to {one.last} are gone" for (topic, partition), one in sorted(lost)]
+    gone, copied = set(_gone(before, after, compacted)), set(_held(work / "safe"))
+    differences += [f"{topic}-{partition}: offsets {one.base} to {one.last} are gone" for (topic, partition), one in sorted(gone - copied)]
     cut = 0
     if (plan / "truncations.csv").exists() and not differences:
         running = {broker.node_id for broker in lab.up}
@@ -99,11 +94,11 @@ def plans_in(lab: Lab, java: JavaClient, history: History, keep: Path | None) ->
         partitions=history.partitions,
         steps=len(steps),
         cut=cut,
-        saved=len({one for one in _gone(before, after, compacted)} & saved),
+        saved=len(gone & copied),
         differences=differences,
     )
     if differences and keep:
-        _keep(lab, work, keep / f"plans-{lab.line}-seed-{history.seed}", [str(history), *planted, *differences, "", *operator.ran])
+        keep_files(lab, work, keep / f"plans-{lab.line}-seed-{history.seed}", [str(history), *planted, *differences, "", *operator.ran])
     return result
 
 
@@ -180,29 +175,6 @@ def _cut(row: dict[str, str], before: Path, after: Path, *, is_cleaned: bool) ->
         yield "it does not have what its leader has"
 
 
-def _keep(lab: Lab, work: Path, folder: Path, lines: list[str]) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(work, folder)
-    for node in (lab.controller, *lab.brokers.values()):
-        shutil.copy(node.log, folder / f"{node.folder.name}.server.log")
-    (folder / "differences.txt").write_text("\n".join([*lines, ""]))
-
-
 def plans(line: str, *, seed: int, histories: int, partitions: int, keep: Path | None) -> Planned:
-    """Several histories, each in a laboratory of its own; every difference and a line a history are printed."""
-    totals = Planned()
-    for number in range(seed, seed + histories):
-        history, began = draw(number, partitions), time.monotonic()
-        try:
-            with Lab(line) as lab, JavaClient(lab) as java:
-                found = plans_in(lab, java, history, keep)
-        except (LabError, KafkaError) as error:
-            totals.failed += 1
-            say(f"{history} - could not be performed: {error}")
-            continue
-        totals.add(found)
-        say(f"{history} - {found}, {time.monotonic() - began:.0f} s")
-        for difference in found.differences:
-            say(f"  {difference}")
-    say(f"Kafka {VERSIONS[line]}, seeds {seed} to {seed + histories - 1}: {totals}")
-    return totals
+    """Several histories, as of `each_history`."""
+    return each_history(line, range(seed, seed + histories), partitions, Planned(), partial(plans_in, keep=keep))

@@ -8,10 +8,11 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self, TypeVar
 
 from kafka.errors import KafkaError
 from kafka.record.util import calc_crc32c
@@ -145,7 +146,7 @@ def starts_in(lab: Lab, java: JavaClient, history: History, keep: Path | None) -
         ]
     result.differences += [text for text in _of_broker(chosen) if StartBecause.DOES_NOT_LOAD not in start.because]
     if result.differences and keep:
-        _keep(lab, work, keep / f"kafka-{lab.line}-seed-{history.seed}", [str(history), *planted, *result.differences])
+        keep_files(lab, work, keep / f"kafka-{lab.line}-seed-{history.seed}", [str(history), *planted, *result.differences])
     return result
 
 
@@ -256,7 +257,8 @@ def _of_broker(broker: Node) -> Iterator[str]:
         yield f"broker {broker.node_id}: a log directory is offline"
 
 
-def _keep(lab: Lab, work: Path, folder: Path, lines: list[str]) -> None:
+def keep_files(lab: Lab, work: Path, folder: Path, lines: list[str]) -> None:
+    """Keep what was made of a history, every node's log, and what differs."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(work, folder)
     for node in (lab.controller, *lab.brokers.values()):
@@ -264,14 +266,36 @@ def _keep(lab: Lab, work: Path, folder: Path, lines: list[str]) -> None:
     (folder / "differences.txt").write_text("\n".join([*lines, ""]))
 
 
-def starts(line: str, *, seed: int, histories: int, partitions: int, keep: Path | None) -> Started:
-    """Several histories, each in a laboratory of its own; every difference and a line a history are printed."""
-    totals = Started()
-    for number in range(seed, seed + histories):
+class Totals(Protocol):
+    """What came of one history, or of several."""
+
+    failed: int
+    differences: list[str]
+
+    def add(self, other: Self) -> None:
+        """Count another one with this."""
+
+
+TotalsT = TypeVar("TotalsT", bound=Totals)
+
+
+def each_history(
+    line: str, numbers: range, partitions: int, totals: TotalsT, act: Callable[[Lab, JavaClient, History], TotalsT]
+) -> TotalsT:
+    """Act on the histories of some seeds, each in a laboratory of its own; every difference and a line a history are printed.
+
+    Args:
+        line: of Kafka.
+        numbers: the seeds.
+        partitions: of each.
+        totals: takes what comes of each.
+        act: performs one history where all brokers run.
+    """
+    for number in numbers:
         history, began = draw(number, partitions), time.monotonic()
         try:
             with Lab(line) as lab, JavaClient(lab) as java:
-                found = starts_in(lab, java, history, keep)
+                found = act(lab, java, history)
         except (LabError, KafkaError) as error:
             totals.failed += 1
             say(f"{history} - could not be performed: {error}")
@@ -280,5 +304,10 @@ def starts(line: str, *, seed: int, histories: int, partitions: int, keep: Path 
         say(f"{history} - {found}, {time.monotonic() - began:.0f} s")
         for difference in found.differences:
             say(f"  {difference}")
-    say(f"Kafka {VERSIONS[line]}, seeds {seed} to {seed + histories - 1}: {totals}")
+    say(f"Kafka {VERSIONS[line]}, seeds {numbers[0]} to {numbers[-1]}: {totals}")
     return totals
+
+
+def starts(line: str, *, seed: int, histories: int, partitions: int, keep: Path | None) -> Started:
+    """Several histories, as of `each_history`."""
+    return each_history(line, range(seed, seed + histories), partitions, Started(), partial(starts_in, keep=keep))
