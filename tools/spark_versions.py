@@ -1,117 +1,235 @@
-"""Audit the sample on other releases of Spark, each beside the packages of this environment, and compare every row.
+"""Audit the sample, or other inputs, on other releases of Spark, and compare every row with those of `triage`, which knows no Spark.
 
-    .venv/bin/python tools/spark_versions.py 4.1.4=4.4.0 4.2.0=4.4.0     SPARK=DELTA; prints the table of docs/installing.md
+    .venv/bin/python tools/spark_versions.py [--input DIR] [SPARK=DELTA[/connect] ...]     prints the table of docs/installing.md
 
-Each Spark is installed by pip into .cache/sparks, with the jars of its Delta, which come through the Ivy that it ships. The rows are
-compared with those of `triage`, which knows no Spark. Exit code 1 if any differs.
+Each Spark is installed by pip into .cache/sparks, with its Delta and the jars of that, which come through the Ivy that it ships; all other
+packages are those of this environment. Each audits twice into a directory, then once into a schema of its catalog; `/connect`: through a
+Spark Connect server on this machine. Exit code 1 if any row differs.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "sparks"
-SAMPLE = sorted(path for path in (ROOT / "tests" / "data" / "sample").iterdir() if path.is_dir())
+SAMPLE = tuple(path for path in (ROOT / "tests" / "data" / "sample").iterdir() if path.is_dir())
+RELEASES = ("3.5.9=3.3.3", "3.5.9=3.3.3/connect", "4.0.5=4.0.1", "4.0.5=4.0.1/connect", "4.1.4=4.4.0", "4.2.1=4.4.0", "4.2.1=4.4.0/connect")
+AUDIT = {"detail": "all", "compare": "records", "what_if_leaders": True}
 # of a run, not of what was found
-VOLATILE = ("run_id", "started_at", "finished_at", "run_date", "first_seen_run_id", "last_seen_run_id")
-# by Spark alone, or of the run
-APART = ("audit_runs", "findings", "broker_starts", "input_errors")
-_AUDIT = """
-import sys
-from pathlib import Path
+_VOLATILE = ("run_id", "started_at", "finished_at", "run_date", "first_seen_run_id", "last_seen_run_id")
+_APART = ("audit_runs", "broker_starts")  # of a run, and written by a command alone
+_OF_CONNECT = ("grpcio", "grpcio-status", "googleapis-common-protos", "protobuf", "zstandard")
+_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "3",
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+_SESSION = """
+import json, sys
 from pyspark.sql import SparkSession
+where, settings, warehouse, *inputs = sys.argv[1:]
+builder = SparkSession.builder.remote(where) if where.startswith("sc:") else SparkSession.builder.master(where)
+for name, value in json.loads(settings).items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+"""
+_AUDITS = f"""{_SESSION}
 from replica_audit.spark import audit
-jars, warehouse, inputs = sys.argv[1], sys.argv[2], sys.argv[3:]
-builder = SparkSession.builder.master("local[2]").config("spark.driver.extraClassPath", f"{jars}/*").config("spark.ui.enabled", "false")
-for name, value in (("sql.extensions", "io.delta.sql.DeltaSparkSessionExtension"), ("sql.shuffle.partitions", "2"),
-                    ("sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"), ("sql.session.timeZone", "UTC")):
-    builder = builder.config(f"spark.{name}", value)
-print("exit code", audit(builder.getOrCreate(), inputs, warehouse, settings={"detail": "all"}, run_id="one").exit_code)
+settings = {AUDIT!r}
+first = audit(spark, inputs, warehouse, settings=settings, run_id="one")
+again = audit(spark, inputs, warehouse, settings=settings, run_id="two")
+found, seen_again = first.rows("findings").count(), again.rows("findings").where("status = 'persisting'").count()
+assert found == seen_again > 0, (found, seen_again)
+audit(spark, inputs, "spark_catalog.default", settings=settings, run_id="one")
+"""
+_SERVER = f"""{_SESSION}
+print("serving", flush=True)
+sys.stdin.read()
 """
 
 
-def main(versions: list[str]) -> int:
-    """Try each pair; 0 if every row of every table is equal on all."""
-    expected = _expected()
-    print("| Spark | Delta Lake | Python | rows compared | different |\n|---|---|---|--:|--:|")  # noqa: T201 - a command
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """A Spark, its Delta, and whether its sessions are of Spark Connect."""
+
+    spark: str
+    delta: str
+    is_connect: bool
+
+    @classmethod
+    def of(cls, text: str) -> Release:
+        """What SPARK=DELTA[/connect] says."""
+        versions, _, how = text.partition("/")
+        spark, _, delta = versions.partition("=")
+        return cls(spark=spark, delta=delta, is_connect=how == "connect")
+
+    @property
+    def scala(self) -> str:
+        """Of which Scala its jars are."""
+        return "2.12" if self.spark.startswith("3.") else "2.13"
+
+    def jars(self) -> Iterator[tuple[str, str, str]]:
+        """What is needed beside the jars of PySpark: organisation, name and version of each."""
+        of_spark = "" if self.delta < "4.1" else f"_{self.spark.rpartition('.')[0]}"
+        yield "io.delta", f"delta-spark{of_spark}_{self.scala}", self.delta
+        yield "io.delta", "delta-storage", self.delta
+        if of_spark:
+            yield from (("io.delta", f"delta-kernel-{name}", self.delta) for name in ("api", "defaults", "unitycatalog"))
+            yield from (("io.unitycatalog", f"unitycatalog-{name}", "0.6.0") for name in ("client", "hadoop"))
+            yield "com.fasterxml.jackson.datatype", "jackson-datatype-jdk8", "2.13.5"
+        if self.is_connect and self.spark < "4":  # later ones ship it
+            yield "org.apache.spark", f"spark-connect_{self.scala}", self.spark
+
+
+def main(releases: Sequence[str], inputs: Sequence[Path]) -> int:
+    """Try each release; 0 if every row of every table is equal on all."""
+    expected = _expected(inputs)
+    python = ".".join(map(str, sys.version_info[:2]))
+    _print("| Spark | Delta Lake | session | Python | rows compared | different | seconds |\n|---|---|---|---|--:|--:|--:|")
     differs = False
-    for pair in versions:
-        spark, _, delta = pair.partition("=")
+    for release in map(Release.of, releases):
         with tempfile.TemporaryDirectory(prefix="spark-versions-") as work:
-            found = _rows(_audited(spark, delta, Path(work)))
-        different = sum(((found - expected) + (expected - found)).values())
-        differs |= bool(different) or not found
-        python = ".".join(map(str, sys.version_info[:2]))
-        print(f"| {spark} | {delta} | {python} | {found.total():,} | {different} |", flush=True)  # noqa: T201
+            seconds = _audited(release, Path(work), inputs)
+            found = [_rows(Path(work) / place) for place in ("warehouse", "spark-warehouse")]
+        different = sum(((one - expected) + (expected - one)).total() for one in found)
+        differs |= bool(different)
+        session = "Connect" if release.is_connect else "classic"
+        rows = sum(one.total() for one in found)
+        _print(f"| {release.spark} | {release.delta} | {session} | {python} | {rows:,} | {different} | {seconds:.0f} |")
     return int(differs)
 
 
-def _audited(spark: str, delta: str, work: Path) -> Path:
-    packages, jars = _packages(spark), _jars(spark, delta)
-    path = os.pathsep.join(map(str, (packages, ROOT / "lib")))
-    environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(packages / "pyspark")}
-    subprocess.run([sys.executable, "-c", _AUDIT, jars, work / "warehouse", *SAMPLE], check=True, env=environment, cwd=work)  # noqa: S603
-    return work / "warehouse"
+def _print(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - a command
 
 
-def _packages(spark: str) -> Path:
-    place = CACHE / f"pyspark-{spark}"
-    if not (place / "pyspark").is_dir():
-        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", place, f"pyspark=={spark}"]
-        subprocess.run(install, check=True)  # noqa: S603
+def _audited(release: Release, work: Path, inputs: Sequence[Path]) -> float:
+    """Audit with a release; returns the seconds that it took."""
+    packages, jars = [_packages(release)], _jars(release)
+    if release.is_connect:
+        packages.append(_installed("connect", _OF_CONNECT))
+    path = os.pathsep.join(map(str, (*packages, ROOT / "lib")))
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))},
+        "PYTHONPATH": path,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(packages[0] / "pyspark"),
+    }
+    settings = _SETTINGS | {"spark.driver.extraClassPath": f"{jars}/*", "spark.sql.warehouse.dir": str(work / "spark-warehouse")}
+    begun = time.monotonic()
+    with _served(release, settings, environment, work) as where:
+        given = {} if release.is_connect else settings
+        call = [sys.executable, "-c", _AUDITS, where, json.dumps(given), work / "warehouse", *inputs]
+        subprocess.run(call, check=True, env=environment, cwd=work)  # noqa: S603
+    return time.monotonic() - begun
+
+
+@contextmanager
+def _served(release: Release, settings: dict[str, str], environment: dict[str, str], work: Path) -> Iterator[str]:
+    """Where the session is: in the process that audits, or on a server that lives as long as this is entered."""
+    if not release.is_connect:
+        yield "local[2]"
+        return
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    serving = {
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+    }
+    call = [sys.executable, "-c", _SERVER, "local[2]", json.dumps(settings | serving), "none"]
+    with subprocess.Popen(call, env=environment, cwd=work, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:  # noqa: S603
+        assert server.stdout and server.stdin  # noqa: S101
+        try:
+            if not server.stdout.readline():
+                raise SystemExit(f"the server of Spark {release.spark} did not start")
+            yield f"sc://127.0.0.1:{port}"
+        finally:
+            server.stdin.close()
+
+
+def _packages(release: Release) -> Path:
+    return _installed(f"pyspark-{release.spark}", (f"pyspark=={release.spark}", f"delta-spark=={release.delta}", "py4j"), "--no-deps")
+
+
+def _installed(name: str, packages: Sequence[str], *more: str) -> Path:
+    place = CACHE / name
+    if not place.is_dir():
+        made = CACHE / f"{name}.new"
+        shutil.rmtree(made, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *more, "--target", made, *packages], check=True)  # noqa: S603
+        made.rename(place)
     return place
 
 
-def _jars(spark: str, delta: str) -> Path:
-    """The jars of conf/ivy.xml, for another Spark and of another Delta."""
-    place = CACHE / f"jars-{spark}-{delta}"
+def _jars(release: Release) -> Path:
+    place = CACHE / f"jars-{release.spark}-{release.delta}{'-connect' if release.is_connect else ''}"
     if place.is_dir():
         return place
-    with tempfile.TemporaryDirectory(prefix="jars-") as work:
-        wanted = (
-            (ROOT / "conf" / "ivy.xml").read_text(encoding="utf-8").replace("delta-spark_4.2_", f"delta-spark_{spark.rpartition('.')[0]}_")
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="jars-") as work:
+        wanted = "".join(f'<dependency org="{org}" name="{name}" rev="{version}"/>' for org, name, version in release.jars())
+        (Path(work) / "ivy.xml").write_text(
+            '<ivy-module version="2.0"><info organisation="replica-audit" module="jars"/><configurations><conf name="default"/>'
+            f'</configurations><dependencies defaultconf="default->default">{wanted}</dependencies></ivy-module>',
+            encoding="utf-8",
         )
-        (Path(work) / "ivy.xml").write_text(wanted.replace('rev="4.4.0"', f'rev="{delta}"'), encoding="utf-8")
-        ivy = ["java", f"-Divy.default.ivy.user.dir={work}", "-cp", f"{_packages(spark)}/pyspark/jars/*", "org.apache.ivy.Main", "-warn"]
+        of_ivy = f"{_packages(release)}/pyspark/jars/*"
+        ivy = ["java", f"-Divy.default.ivy.user.dir={work}", "-cp", of_ivy, "org.apache.ivy.Main", "-warn"]
         ivy += ["-settings", str(ROOT / "conf" / "ivysettings.xml"), "-ivy", f"{work}/ivy.xml", "-cache", f"{work}/cache"]
-        subprocess.run([*ivy, "-retrieve", f"{work}/jars/[artifact]-[revision].[ext]"], check=True)  # noqa: S603
-        shutil.move(f"{work}/jars", place)
+        subprocess.run([*ivy, "-retrieve", f"{work}/jars/[artifact]-[revision].[ext]"], check=True, stdout=sys.stderr)  # noqa: S603
+        Path(work, "jars").rename(place)
     return place
 
 
-def _expected() -> Counter[str]:
-    from replica_audit.config import Settings
+def _expected(inputs: Sequence[Path]) -> Counter[str]:
+    from replica_audit import config
     from replica_audit.local_run import triage
     from replica_audit.rows import TABLES
 
-    made = triage(list(map(str, SAMPLE)), Settings(detail="all"), tell=lambda _event: None, run_id="one").tables
-    tables = {table.name: made.arrow(table.name) for table in TABLES if table.name not in APART}
-    return _counted({name: [] if rows is None else rows.to_pylist(maps_as_pydicts="strict") for name, rows in tables.items()})
+    made = triage(list(map(str, inputs)), config.load(None, AUDIT), tell=lambda _event: None, run_id="one").tables
+    return _counted({table.name: made.arrow(table.name) for table in TABLES if table.name not in _APART})
 
 
 def _rows(warehouse: Path) -> Counter[str]:
-    from deltalake import DeltaTable
+    from replica_audit.rows import TABLES
+    from replica_audit.storage.warehouse.reader import WarehouseTables
 
-    tables = {path.name: DeltaTable(path).to_pyarrow_table() for path in sorted(warehouse.iterdir()) if path.name not in APART}
-    return _counted({name: rows.to_pylist(maps_as_pydicts="strict") for name, rows in tables.items()})
+    kept = WarehouseTables(str(warehouse))
+    return _counted({table.name: kept.arrow(table.name, run_id="one") for table in TABLES if table.name not in _APART})
 
 
-def _counted(tables: dict[str, list[dict[str, object]]]) -> Counter[str]:
+def _counted(tables: dict[str, Any]) -> Counter[str]:
     found = Counter[str]()
     for table, rows in tables.items():
-        for row in rows:
-            kept = {name: value for name, value in row.items() if name not in VOLATILE}
+        for row in [] if rows is None else rows.to_pylist():
+            kept = {name: value for name, value in row.items() if name not in _VOLATILE}
             found[json.dumps([table, kept], sort_keys=True, default=str)] += 1
     return found
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("releases", nargs="*", default=RELEASES, metavar="SPARK=DELTA[/connect]")
+    parser.add_argument("--input", type=Path, nargs="+", default=SAMPLE, metavar="DIR")
+    given = parser.parse_args()
+    CACHE.mkdir(parents=True, exist_ok=True)
+    sys.exit(main(given.releases, [path.absolute() for path in given.input]))

@@ -9,17 +9,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial, reduce
-from itertools import islice
+from itertools import islice, pairwise
 from math import ceil
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from replica_audit.engine.arrow import frame_of, map_files, spark_schema
+from replica_audit.engine.arrow import arrow_of, frame_of, map_files, spark_schema
 from replica_audit.engine.mapped import Facts, OfPartition
+from replica_audit.engine.releases import in_tasks, parallelism
 from replica_audit.engine.tally import Order, Tally, merged
 from replica_audit.model import Amounts
 from replica_audit.partition.known.known_partition import KnownPartition
@@ -42,7 +45,7 @@ from replica_audit.stages.items import (
     value_of,
 )
 from replica_audit.stages.judged import judged
-from replica_audit.stages.records import RECORDS, compared_bucket, list_wanted, record_batches
+from replica_audit.stages.records import RECORDS, compared_bucket, list_wanted, record_batches, wanted_of_buckets
 from replica_audit.stages.valid_rows import encoded
 
 Batches = Iterator[pa.RecordBatch]
@@ -50,7 +53,7 @@ KEYS = ("cluster_id", "topic", "partition")
 _PLACE = ("cluster_id", "broker_id", "topic", "partition", "kind")
 _BIG = 4  # a reading of more than this part of a task's share is placed by its size, the others by a hash
 _TASK = pa.schema([*ITEMS, pa.field("task", INT)])
-_BUCKETS = pa.schema([*ITEMS, pa.field("bucket", INT)])
+_BUCKET = (*KEYS, "bucket")
 _AT_ONCE = 256  # partitions whose rows are put into Arrow together
 _OF_TABLES = frozenset(table.name for table in OF_PARTITIONS)
 # what a task made: rows of a table, by its name, as Arrow's stream; what it counted; the files that it wrote
@@ -96,7 +99,7 @@ class SparkEngine:
         """Items that are known here, each in a task of its own: `repartition` puts several into one task and none into others."""
         rows = [row for batch in packed(items) for row in zip(*batch.to_pydict().values(), strict=True)]
         numbered = [(*row, task) for task, row in enumerate(rows)]
-        return frame_of(self._spark, numbered, _TASK).repartitionById(max(1, len(items)), "task").drop("task")
+        return in_tasks(frame_of(self._spark, numbered, _TASK), max(1, len(items)), "task")
 
     def flat_map(self, items: DataFrame, function: Function) -> DataFrame:
         """Map items to items inside tasks."""
@@ -112,7 +115,7 @@ class SparkEngine:
 
     def collect(self, items: DataFrame, of: Iterable[type]) -> list[Item]:
         """Bring items of some kinds to the driver, audited or not."""
-        table = items.where(F.col("kind").isin(kinds(*of))).toArrow()
+        table = arrow_of(items.where(F.col("kind").isin(kinds(*of))))
         return [item for batch in table.to_batches() for item in unpacked(batch)]
 
     def keep(self, items: DataFrame) -> DataFrame:
@@ -136,14 +139,14 @@ class SparkEngine:
         by_size = Window.orderBy(F.col("size_bytes").desc(), *_PLACE)
         big = readings.where(is_big).withColumn("task", F.pmod(F.dense_rank().over(by_size) - 1, F.lit(tasks)))
         small = readings.where(~is_big).withColumn("task", F.pmod(F.xxhash64("size_bytes", *_PLACE), F.lit(tasks)).cast("int"))
-        return big.unionByName(small).repartitionById(tasks, "task").drop("task")
+        return in_tasks(big.unionByName(small), tasks, "task")
 
     def _tasks(self, amounts: Amounts) -> int:
-        return min(self._parallelism or 4 * self._spark.sparkContext.defaultParallelism, max(1, amounts.segments))
+        return min(self._parallelism or 4 * parallelism(self._spark), max(1, amounts.segments))
 
     def group(self, items: Sequence[DataFrame]) -> DataFrame:
         """One row for each partition, in one shuffle: its keys and `items`, an array of broker_id and payload."""
-        found = reduce(DataFrame.unionByName, items).where(F.col("kind").isin(kinds(*OF_PARTITION)))
+        found = reduce(lambda some, more: some.unionByName(more), items).where(F.col("kind").isin(kinds(*OF_PARTITION)))
         return found.groupBy(*KEYS).agg(F.collect_list(F.struct("broker_id", "payload")).alias("items"))
 
     def map_groups(self, groups: DataFrame, function: OfPartition, facts: Facts) -> DataFrame:
@@ -155,9 +158,9 @@ class SparkEngine:
         groups = self.keep(groups)
         wanted = self.keep(self.map_groups(groups, list_wanted, facts))
         records = map_files(self.spread(self.select(wanted, [WantedRecords]), amounts), _records, RECORDS)
-        pairs = map_files(self.select(wanted, [WantedPairs]), _in_buckets, _BUCKETS)
-        by_key = (*KEYS, "bucket")
-        compared = records.groupBy(*by_key).cogroup(pairs.groupBy(*by_key)).applyInArrow(_compared, spark_schema(ITEMS))
+        rows = records.unionByName(map_files(self.select(wanted, [WantedPairs]), _in_buckets, RECORDS))
+        # all of a bucket in one task, and one after the other there
+        compared = rows.repartition(*_BUCKET).sortWithinPartitions(*_BUCKET).mapInArrow(_compared, spark_schema(ITEMS))
         found = compared.groupBy(*KEYS).agg(F.collect_list("payload").alias("found"))
         none = F.array().cast("array<binary>")
         return groups.join(found, on=list(KEYS), how="left").withColumn("records", F.coalesce("found", none)).drop("found")
@@ -166,7 +169,7 @@ class SparkEngine:
         """Judge every partition inside tasks; the rows of tables go into files there, if that is asked for."""
         judging = partial(_judged, facts=facts, files=self._files, order=order, most=most)
         self._made = self.keep(map_files(groups, judging, _MADE))
-        told = self._made.where(F.col("kind") == F.lit(_TALLY)).select("payload").toArrow()
+        told = arrow_of(self._made.where(F.col("kind") == F.lit(_TALLY)).select("payload"))
         return merged((value_of(payload.as_buffer()) for payload in told["payload"]), order, most)
 
     def rows(self, name: str) -> DataFrame:
@@ -211,15 +214,29 @@ def _records(batches: Batches) -> Batches:
 def _in_buckets(batches: Batches) -> Batches:
     """Wanted pairs for each bucket of keys."""
     for batch in batches:
-        for place, item in enumerate(unpacked(batch)):
-            of_each = batch.take(pa.array([place] * item.value.buckets))
-            yield pa.RecordBatch.from_arrays([*of_each.columns, pa.array(range(item.value.buckets), INT)], schema=_BUCKETS)
+        for item in unpacked(batch):
+            yield wanted_of_buckets(item)
 
 
-def _compared(records: pa.Table, wanted: pa.Table) -> pa.Table:
-    (item,) = (item for batch in wanted.select(ITEMS.names).to_batches() for item in unpacked(batch))
-    found = (item._replace(value=one) for one in compared_bucket(records, item.value))
-    return pa.Table.from_batches(packed(found), ITEMS)
+def _compared(batches: Batches) -> Batches:
+    yield from packed(made for rows in _runs(batches) for made in compared_bucket(rows))
+
+
+def _runs(batches: Batches) -> Iterator[pa.Table]:
+    """The rows of each bucket, which follow each other, in several batches perhaps."""
+    bucket, parts = None, list[pa.RecordBatch]()
+    for batch in batches:
+        changes = (pc.not_equal(batch[name][1:], batch[name][:-1]).to_numpy(zero_copy_only=False) for name in _BUCKET)
+        begins = {place + 1 for changed in changes for place in np.flatnonzero(changed).tolist()}
+        for first, end in pairwise(sorted({0, *begins, batch.num_rows})):
+            part = batch.slice(first, end - first)
+            if (of := [part[name][0] for name in _BUCKET]) != bucket:
+                if parts:
+                    yield pa.Table.from_batches(parts)
+                bucket, parts = of, []
+            parts.append(part)
+    if parts:
+        yield pa.Table.from_batches(parts)
 
 
 def _judged(batches: Batches, facts: Facts, files: OpenFiles | None, order: Order, most: int) -> Batches:

@@ -36,11 +36,12 @@ from replica_audit.stages.items import (
 )
 from replica_audit.stages.partitions import audit_of
 
-# a record by the hashes of its key and value (`segment.records.ROW`), or why a segment's could not be read
-_OF_RECORD: list[pa.Field[Any]] = [*struct(bucket=INT, **dict.fromkeys(ROW, BIGINT), problem=pa.binary())]
+# a record by the hashes of its key and value (`segment.records.ROW`); or, packed, why a segment's could not be read, or what is wanted
+_OF_RECORD: list[pa.Field[Any]] = [*struct(bucket=INT, **dict.fromkeys(ROW, BIGINT), value=pa.binary())]
 RECORDS = pa.schema([*(ITEMS.field(name) for name in ("cluster_id", "topic", "partition", "broker_id")), *_OF_RECORD])
 IN_BUCKET = 1 << 20  # records as they are scanned, of all replicas: some 100 MB where they are compared
 _AT_ONCE = 1 << 16  # rows of a batch: Spark holds several in memory
+_NO_RECORD = np.zeros((1, len(ROW)), np.int64)
 _MOST_PROBLEMS = 10  # of one segment
 _CHANGED = "audit again, preferably a copy: the file was there during the scan, and another one has replaced it since"
 
@@ -81,14 +82,20 @@ def record_batches(item: Item) -> Iterator[pa.RecordBatch]:
         for first in range(0, len(rows), _AT_ONCE):
             yield _records(item, rows[first : first + _AT_ONCE], buckets[first : first + _AT_ONCE], None)
         if isinstance(found, Problem):
-            yield _records(item, np.zeros((1, len(ROW)), np.int64), np.zeros(1, np.int32), found)
+            yield _records(item, _NO_RECORD, np.zeros(1, np.int32), found)
 
 
-def _records(item: Item, rows: Rows, buckets: Any, problem: Problem | None) -> pa.RecordBatch:
-    values = (item.cluster_id, item.topic, item.partition, item.broker_id)
-    keys = [pa.repeat(pa.scalar(value, field.type), len(rows)) for value, field in zip(values, RECORDS, strict=False)]
+def wanted_of_buckets(item: Item) -> pa.RecordBatch:
+    """What is wanted of a partition, an item of WantedPairs, in each of its buckets, as rows of RECORDS."""
+    buckets = np.arange(item.value.buckets, dtype=np.int32)
+    return _records(item, np.repeat(_NO_RECORD, len(buckets), axis=0), buckets, item.value)
+
+
+def _records(item: Item, rows: Rows, buckets: Any, value: Problem | WantedPairs | None) -> pa.RecordBatch:
+    of_item = zip((item.cluster_id, item.topic, item.partition, item.broker_id), RECORDS, strict=False)
+    keys = [pa.repeat(pa.scalar(key, field.type), len(rows)) for key, field in of_item]
     numbers = [pa.array(np.ascontiguousarray(rows[:, place])) for place in range(len(ROW))]
-    payload = pa.array([None if problem is None else packed_value(problem)] * len(rows), pa.binary())
+    payload = pa.array([None if value is None else packed_value(value)] * len(rows), pa.binary())
     return pa.RecordBatch.from_arrays([*keys, pa.array(buckets), *numbers, payload], schema=RECORDS)
 
 
@@ -136,21 +143,23 @@ def bucket_of(rows: Rows, buckets: int) -> Rows:
     return found
 
 
-def compared_bucket(records: pa.Table, wanted: WantedPairs) -> list[FollowerKeys | UnreadRecords]:
-    """The keys of one bucket compared.
+def compared_bucket(rows: pa.Table) -> Iterator[Item]:
+    """The keys of one bucket compared, and why records of it could not be read.
 
     Args:
-        records: all rows of the shape RECORDS of one partition and bucket.
-        wanted: what is compared of the partition.
+        rows: all of the shape RECORDS of one partition and bucket.
     """
-    is_problem = records["problem"].is_valid()
-    problems = records.filter(is_problem).select(["broker_id", "problem"]).to_pylist()
-    unread = [UnreadRecords(one["broker_id"], value_of(one["problem"])) for one in problems]
-    records = records.filter(pc.invert(is_problem))
-    rows = np.column_stack([records[name].to_numpy() for name in ROW])
-    brokers = records["broker_id"].to_numpy()
-    by_broker = {int(broker): rows[brokers == broker] for broker in np.unique(brokers)}
-    return [*unread, *compared_rows(wanted.pairs, by_broker)]
+    cluster, topic, partition = (rows[name][0].as_py() for name in ("cluster_id", "topic", "partition"))
+    is_record = rows["value"].is_null()
+    told = [(row["broker_id"], value_of(row["value"])) for row in rows.filter(pc.invert(is_record)).to_pylist()]
+    (pairs,) = (value.pairs for _broker, value in told if isinstance(value, WantedPairs))
+    unread = [UnreadRecords(broker, value) for broker, value in told if isinstance(value, Problem)]
+    rows = rows.filter(is_record)
+    records = np.column_stack([rows[name].to_numpy() for name in ROW])
+    brokers = rows["broker_id"].to_numpy()
+    by_broker = {int(broker): records[brokers == broker] for broker in np.unique(brokers)}
+    for found in (*unread, *compared_rows(pairs, by_broker)):
+        yield Item(cluster, topic, partition, None, found)
 
 
 def compared_rows(pairs: Iterable[ComparedLogs], by_broker: Mapping[int, Rows]) -> list[FollowerKeys]:

@@ -17,11 +17,14 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from replica_audit.engine.arrow import frame_of
+from replica_audit.engine.releases import is_connect, settings_of
 from replica_audit.files import object_store
 from replica_audit.progress import Progress
 from replica_audit.storage.warehouse.faults import check, working_places
 
 _EVERY_SECONDS = 0.5
+_NOTHING = pa.schema([("none", pa.int32())])
 _ENDPOINT = "AWS_ENDPOINT_URL_S3"
 _OF_HADOOP = {
     "access.key": "AWS_ACCESS_KEY_ID",
@@ -41,6 +44,7 @@ _FOR_MUCH = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": ("10000", "512"),
     "spark.sql.inMemoryColumnarStorage.batchSize": ("10000", "512"),
 }
+_SUITED = (*_FOR_MUCH, "spark.sql.shuffle.partitions")
 _LEAST_TASKS, _SEGMENTS_OF_A_TASK = 8, 8_000  # what a task needs of memory does not grow with the input
 
 
@@ -60,9 +64,20 @@ def own_session(spark: SparkSession) -> Iterator[SparkSession]:
 
     The other is left as it was: its settings, and which session is this thread's active one.
     """
+    if is_connect(spark):  # which has but one on its connection
+        before = settings_of(spark)
+        try:
+            yield spark
+        finally:
+            for name in _SUITED:
+                if name in before:
+                    spark.conf.set(name, before[name])
+                else:
+                    spark.conf.unset(name)
+        return
     active, own = SparkSession.getActiveSession() or spark, spark.newSession()
-    known = own.conf.getAll
-    for name, value in spark.conf.getAll.items():
+    known = settings_of(own)
+    for name, value in settings_of(spark).items():
         if known.get(name) != value:
             with suppress(PySparkException):  # of those that no session may change
                 own.conf.set(name, value)
@@ -70,7 +85,7 @@ def own_session(spark: SparkSession) -> Iterator[SparkSession]:
         yield own
     finally:
         with suppress(Py4JError, OSError):  # whose JVM is gone, as has been told
-            active.createDataFrame(pa.table({"none": pa.array([], pa.int32())}))  # whoever makes a frame becomes the active session
+            frame_of(active, [], _NOTHING)  # whoever makes a frame becomes the active session
 
 
 def session() -> SparkSession:
@@ -134,11 +149,12 @@ def _for_hadoop(conf: SparkConf) -> dict[str, str]:
 
 
 class StageProgress:
-    """Counts while it is entered, twice a second, how many tasks of the running stages are done."""
+    """Counts while it is entered, twice a second, how many tasks of the running stages are done, unless they are Spark Connect's."""
 
     def __init__(self, spark: SparkSession, progress: Progress) -> None:
         """Watch a session."""
-        self._tracker, self._progress = spark.sparkContext.statusTracker(), progress
+        self._tracker = None if is_connect(spark) else spark.sparkContext.statusTracker()
+        self._progress = progress
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -153,7 +169,7 @@ class StageProgress:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._stop.wait(_EVERY_SECONDS):
+        while self._tracker is not None and not self._stop.wait(_EVERY_SECONDS):
             try:
                 stages = [info for stage in self._tracker.getActiveStageIds() if (info := self._tracker.getStageInfo(stage))]
             except (Py4JError, OSError):  # whose JVM is gone, as the work will find, too

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from replica_audit.engine.releases import add_tag, cancel, remove_tag
 from replica_audit.errors import UsageError
 from replica_audit.rows import AUDIT_RUNS, TABLES
 from replica_audit.rows.arrow import nullable_columns
@@ -124,7 +125,7 @@ class Hold:
         """As `take` gives it: `replaces` is whether the tables may hold rows of an attempt before."""
         self.run_id, self.attempt, self.replaces = run_id, attempt, replaces
         self._warehouse, self._every = warehouse, every_seconds
-        self._context, self._tag = warehouse.spark.sparkContext, f"replica-audit:{run_id}"
+        self._spark, self._tag = warehouse.spark, f"replica-audit:{run_id}"
         self._lost = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._live, daemon=True)
@@ -147,14 +148,14 @@ class Hold:
     def __enter__(self) -> Hold:
         """Begin to show that this process lives."""
         _held_here.add(self._key)
-        self._context.addJobTag(self._tag)
+        add_tag(self._spark, self._tag)
         self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Stop; a failure that the loss of the run brought about is told as that."""
         self._silence()
-        self._context.removeJobTag(self._tag)
+        remove_tag(self._spark, self._tag)
         _held_here.discard(self._key)
         if self._lost and isinstance(error, Exception):
             raise UsageError(_taken_over(self.run_id, latest_attempt(self._warehouse, self.run_id))) from None
@@ -177,7 +178,7 @@ class Hold:
             if self._lost:
                 break
         while self._lost and not self._stop.wait(_CANCEL_EVERY_SECONDS):  # no job may be running yet
-            self._context.cancelJobsWithTag(self._tag)  # those of others that use the same Spark go on
+            cancel(self._spark, self._tag)
 
 
 def take(

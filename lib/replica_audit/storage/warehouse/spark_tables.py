@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from replica_audit.engine.arrow import spark_schema
+from replica_audit.engine.arrow import arrow_of, spark_schema
 from replica_audit.errors import UsageError
 from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.columns import Table
@@ -57,7 +57,7 @@ class SparkTables(ArrowTables):
             return None
         if names is not None:
             frame = frame.select(*(name for name in frame.columns if name in {*names, *(equal or {})}))
-        return ds.dataset(frame.toArrow())
+        return ds.dataset(arrow_of(frame))
 
     def has(self, table: str) -> bool:
         """Whether there is such a table; nothing of it is read."""

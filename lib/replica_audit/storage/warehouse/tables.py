@@ -18,12 +18,12 @@ import pyarrow as pa
 from delta.tables import DeltaTable
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
-from pyspark import inheritable_thread_target
 from pyspark.errors import AnalysisException
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
 
-from replica_audit.engine.arrow import spark_schema
+from replica_audit.engine.arrow import frame_of_table, spark_schema
+from replica_audit.engine.releases import in_threads
 from replica_audit.errors import UsageError
 from replica_audit.files.object_store import S3_SCHEMES
 from replica_audit.rows import AUDIT_RUNS, FORMER_TABLES, TABLES, Table
@@ -242,7 +242,7 @@ class DeltaWarehouse:
         if isinstance(rows, DataFrame):
             return rows
         if isinstance(rows, pa.Table):
-            return self.spark.createDataFrame(rows, spark_schema(schema_of(table)))
+            return frame_of_table(self.spark, rows)
         raise UsageError(f"warehouse {self.location}: table {table.name} takes no files; give another --run-id")
 
     def _again(self, change: Callable[[], None]) -> None:
@@ -290,7 +290,7 @@ def _do_all(spark: SparkSession, calls: Sequence[Callable[[], None]]) -> None:
     pool = ThreadPoolExecutor(_WRITERS)
     is_waited_for = True
     try:
-        as_here = inheritable_thread_target(spark)
+        as_here = in_threads(spark)
         for made in [pool.submit(as_here(call)) for call in calls]:
             made.result()
     except KeyboardInterrupt:
