@@ -266,6 +266,15 @@ def test_nothing_is_done_in_a_partition_whose_leader_was_copied_short(tmp_path: 
     reset = {one.key for one in of(plan, ResetGroup) if isinstance(one, ResetGroup)}
     assert reset == {("billing", 1), ("billing", 2)}, "where the leader's log ends in billing-0 is not known"
     assert any(one.what.startswith("reset group") and "`billing-0`" in one.where for one in plan.refusals)
+    assert "Steps below do without it" in render_plan(plan)
+
+
+def test_nobody_is_sent_to_steps_that_are_not_there(tmp_path: Path) -> None:
+    root = copied(LOSS, tmp_path / "cluster")
+    shutil.rmtree(root / "broker-2")
+    plan = planned(root)
+    assert max(stages(plan)) == Stage.ASK
+    assert "Steps below" not in render_plan(plan)
 
 
 def test_a_copy_below_its_own_high_watermark_is_asked_for(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ The replays behind the rows are those of `protocol`: what a follower truncates i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
@@ -100,6 +100,8 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
     verdict = next((one for one in rows.verdicts if one.follower_id == broker), None)
     found = [one for one in rows.found if one.broker_id == broker]
     reasons = {*_of_log(rows, broker, verdict), *_of_findings(found), *_of_deleted(rows, broker, found)}
+    if _is_short_everywhere(rows.found):
+        reasons.add(StartBecause.SHORT_COPY)
     loss, leader_id, election = _NOTHING, _leader_of(rows, verdict), None
     if offline is None and verdict is not None:
         is_final = _fetches_nothing(rows, broker) or any(one.code == PartitionCode.FETCH_FAILS_FOREVER for one in found)
@@ -167,6 +169,11 @@ def _of_deleted(rows: AuditedRows, broker: int, found: Collection[FoundFinding])
     held = (one for one in found if one.code == PartitionCode.STRAY_HOLDS_RECORDS and one.severity in _LOUD)
     if any((log.log_dir, log.directory) in deleted and log.held_alone_offsets for one in held for log in one.set_aside or ()):
         yield StartBecause.DELETES
+
+
+def _is_short_everywhere(found: Iterable[FoundFinding]) -> bool:
+    """Whether what had been committed is in no log: perhaps each copy is short, so that none of them tells what a start does."""
+    return any(one.code == PartitionCode.COMMITTED_RECORDS_GONE for one in found)
 
 
 def _is_set_aside(found: Collection[FoundFinding]) -> bool:

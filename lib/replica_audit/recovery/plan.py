@@ -74,7 +74,8 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy, decisions: Sequence[str] 
     kept = {*left_as_they_are(facts, rebuilt, waiting), *facts.holding_alone}
     kept |= {one for of in asked for one in of.replicas if of.is_of_files or facts.is_stopped(one[2]) is not False}
     copied = _copying(facts, [step for part in parts for step in part.steps], kept, tools)
-    parts = [copied, PlanPart(steps=(*named_first(facts), *asking(asked))), *parts]
+    has_more = any(step.stage > Stage.ASK for part in parts for step in part.steps)
+    parts = [copied, PlanPart(steps=(*named_first(facts), *asking(asked, has_more=has_more))), *parts]
     plan = Plan(
         run_id=facts.run_id,
         cluster_id=facts.cluster_id,

@@ -143,7 +143,9 @@ _OF_BROKER = {
 _OF_START = _OF_BROKER | {
     StartBecause.NOT_COMPARED: "it could not be compared with its leader",
     StartBecause.NOT_READ: "it could not be read, or not to its end: the input problems say why",
-    StartBecause.SHORT_COPY: "its copy ends below its own high watermark",
+    StartBecause.SHORT_COPY: (
+        "no copy reaches the high watermark: they are short, or the brokers' own logs are, and what had been committed beyond them is lost"
+    ),
     StartBecause.LEADER_GUESSED: "who leads is only a guess",
     StartBecause.LEADER_DAMAGED: "it leads, and its log is damaged: keep every replica; `explain` says which copy is good",
     StartBecause.MAY_BECOME_STRAY: "it has no partition.metadata: where the broker has none, either, its start sets the log aside (-stray)",
@@ -218,8 +220,11 @@ def _copy_again(replica: ReplicaKey) -> _Wanted:
     return _Wanted(f" on broker {replica[2]}, {how}", of=("the directory of", "the directories of"))
 
 
-def asking(asked: Sequence[Question]) -> Iterator[PlanStep]:
-    """One step that asks for all that is missing; nothing of these partitions is done before. Where it names only some, a file has all."""
+def asking(asked: Sequence[Question], *, has_more: bool) -> Iterator[PlanStep]:
+    """One step that asks for all that is missing; nothing of these partitions is done before. Where it names only some, a file has all.
+
+    `has_more`: the plan has later steps.
+    """
     if not asked:
         return
     keys = {replica[:2] for one in asked for replica in one.replicas}
@@ -230,8 +235,8 @@ def asking(asked: Sequence[Question]) -> Iterator[PlanStep]:
         title=f"Give what is missing of {count(len(keys), 'partition') if keys else brokers_shown(brokers)}, then plan again",
         actions=tuple(AskForInput(one.replicas, one.wanted, one.brokers) for one in asked),
         reasons=(
-            f"Until then this plan does nothing with these replicas, and neither starts nor stops {brokers_shown(brokers)}. Steps below do "
-            "without it: go on with them if it cannot be had.",
+            f"Until then this plan does nothing with these replicas, and neither starts nor stops {brokers_shown(brokers)}."
+            f"{' Steps below do without it: go on with them if it cannot be had.' if has_more else ''}",
             *(f"{_shown(one)}: {one.why}. Wanted: {one.wanted}." for one in asked[:_MOST]),
             *([f"and {len(asked) - _MOST} more."] if len(asked) > _MOST else []),
             *([f"All of them are in {FILE}."] if is_short else []),
