@@ -289,6 +289,27 @@ def test_a_copy_below_its_own_high_watermark_is_asked_for(tmp_path: Path) -> Non
     assert cli.main(["triage", "--input", str(root)]) in (1, 3)
 
 
+@pytest.mark.parametrize(("gone", "started"), [([1], [2, 3]), ([1, 2], [3])])
+def test_where_anybody_may_lead_the_least_loss_without_brokers_that_are_gone_starts_first(
+    tmp_path: Path, gone: list[int], started: list[int]
+) -> None:
+    """Everyone is stopped, and unclean elections are allowed: whoever starts first leads."""
+    root = copied(DATA / "sample" / "three-way", tmp_path / "cluster")
+    for log in root.glob("broker-*/data-0/__cluster_metadata-0"):
+        shutil.rmtree(log)
+    path = root / "cluster-metadata.json"
+    metadata = json.loads(path.read_text(encoding="utf-8"))
+    for broker in metadata["brokers"]:
+        broker["state"] = "down"
+    for one in (one for topic in metadata["topics"] for one in topic["partitions"]):
+        one.update(leader=-1, isr=[1], elr=[])
+    path.write_text(json.dumps(metadata), encoding="utf-8")
+    run = PastRun(triage([str(root)], Settings(), tell=lambda event: None, run_id="now").tables, "now")
+    (facts,) = recovery_facts(run, gone=gone)
+    plan = plan_of(facts, GroupPolicy.RE_READ)
+    assert [one for one in of(plan, StartBroker) if isinstance(one, StartBroker) and not one.empty] == list(map(StartBroker, started))
+
+
 def test_nobody_is_elected_for_a_log_that_its_broker_sets_aside(tmp_path: Path) -> None:
     """It would lead with an empty log, and the others would truncate theirs."""
     root = copied(DATA / "offline" / "nobody-leads", tmp_path / "cluster")

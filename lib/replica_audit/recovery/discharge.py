@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey
+from replica_audit.rows.findings import ElectionChoice
 from replica_audit.rows.starts import OUTCOME_OF, ReplicaStart, StartBecause, StartOutcome
 
 OF_BROKERS = (StartBecause.COPIED_TWICE, StartBecause.NOT_READ, StartBecause.MISSING)
@@ -53,7 +54,7 @@ def still_open(facts: RecoveryFacts, start: ReplicaStart, done: Done) -> Iterato
         elif reason is StartBecause.OTHERS_TRUNCATE:
             is_done = False  # a plan starts no leader that costs others their records
         elif outcome is StartOutcome.ORDER:
-            is_done = key in done.led
+            is_done = key in done.led or (start.leader_id in facts.gone and _loses_least(facts, replica))
         elif outcome is StartOutcome.COPY_FIRST:
             is_done = replica in done.copied
         elif outcome is StartOutcome.REPAIR_FIRST:
@@ -76,10 +77,20 @@ def open_by_facts(
             yield OpenStart(replica=(start.topic, start.partition, start.broker_id), reasons=reasons)
 
 
+def _loses_least(facts: RecoveryFacts, replica: ReplicaKey) -> bool:
+    """Whether, without the brokers that are gone, the election of a replica loses least."""
+    best = _best(facts, replica[:2])
+    return best is not None and best.candidate_id == replica[2]
+
+
+def _best(facts: RecoveryFacts, key: PartitionKey) -> ElectionChoice | None:
+    one = facts.leaderless.get(key)
+    return None if one is None else next((choice for choice in one.candidates or () if choice.rank == 1), None)
+
+
 def _is_known_without_gone(facts: RecoveryFacts, key: PartitionKey) -> bool:
     """Whether only brokers that are gone kept it unknown what an election loses."""
-    one = facts.leaderless.get(key)
-    best = None if one is None else next((choice for choice in one.candidates or () if choice.rank == 1), None)
+    best = _best(facts, key)
     return bool(facts.gone) and best is not None and not best.unread_replicas
 
 

@@ -7,7 +7,7 @@ Sources: PartitionChangeBuilder (electLeader, electUncleanLeader), ReplicationCo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from replica_audit.protocol.verdict.partition_findings import ElectionType
@@ -16,6 +16,7 @@ from replica_audit.rows.replicas import ReplicaRole
 from replica_audit.rows.what_if import WhatIfLeader
 
 Price = tuple[int, int, int]
+_Demand = tuple[int, frozenset[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class StartOrder:
 
 
 def start_order(wanted: Sequence[tuple[RunFinding, ElectionChoice, Sequence[ReplicaRole]]]) -> StartOrder:
-    """The order in which most is saved: where two partitions contradict each other, the one that would lose less gives way.
+    """The order in which most is saved: where partitions contradict each other, those that would lose less together give way.
 
     Args:
         wanted: each partition with the replica that is to lead it, and its replicas in the order of their assignment.
@@ -59,7 +60,8 @@ def start_order(wanted: Sequence[tuple[RunFinding, ElectionChoice, Sequence[Repl
     assigned = {_key(one): roles for one, _best, roles in wanted}
     before: dict[int, set[int]] = {}
     kept_as: dict[tuple[str, int], PlannedLeader] = {}
-    for planned in sorted(found, key=_by_regret):
+    regrets = _regrets(found, assigned)
+    for planned in sorted(found, key=lambda one: (regrets[_demand(one)], *_key(one.partition))):
         for choice in (planned, *_next_best(planned, assigned[_key(planned.partition)])):
             if not any(_leads_to(before, rival, choice.choice.candidate_id) for rival in choice.rivals):
                 kept_as[_key(planned.partition)] = choice
@@ -122,16 +124,29 @@ def before_in_assignment(roles: Sequence[ReplicaRole], broker: int) -> set[int]:
     return {other for other, place in places.items() if own is None or place is None or place < own}
 
 
-def _by_regret(planned: PlannedLeader) -> tuple[Price, str, int]:
-    """What is lost more where a rival leads that may be elected cleanly, or any if there is no such; most first."""
+def _demand(planned: PlannedLeader) -> _Demand:
+    """Who is to start before whom: what partitions ask for together."""
+    return planned.choice.candidate_id, planned.rivals
+
+
+def _regrets(found: Sequence[PlannedLeader], assigned: Mapping[tuple[str, int], Sequence[ReplicaRole]]) -> dict[_Demand, Price]:
+    """What the partitions of each demand lose more together where a rival leads, negative, so that the most sorts first."""
+    totals: dict[_Demand, Price] = {}
+    for one in found:
+        committed, records, offsets = totals.get(_demand(one), (0, 0, 0))
+        regret = _regret(one, assigned[_key(one.partition)])
+        totals[_demand(one)] = committed + regret[0], records + regret[1], offsets + regret[2]
+    return totals
+
+
+def _regret(planned: PlannedLeader, roles: Sequence[ReplicaRole]) -> Price:
+    """What is lost more where a rival leads that does so by itself, or any if there is no such; negative."""
     best, worst = price_of(planned.choice), price_of(planned.choice)
-    electable = electable_brokers(planned.partition)
-    by_themselves = _by_broker(planned.partition, electable)
+    by_themselves = _by_broker(planned.partition, lead_at_once(planned.partition, roles))
     for choice in planned.partition.candidates or ():
-        if choice.candidate_id in planned.rivals and (choice.candidate_id in electable or not by_themselves):
+        if choice.candidate_id in planned.rivals and (choice.candidate_id in by_themselves or not by_themselves):
             worst = max(worst, price_of(choice))
-    committed, records, offsets = (less - more for less, more in zip(best, worst, strict=True))
-    return (committed, records, offsets), planned.partition.topic, planned.partition.partition
+    return best[0] - worst[0], best[1] - worst[1], best[2] - worst[2]
 
 
 def _leads_to(before: dict[int, set[int]], start: int, end: int) -> bool:
