@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -76,9 +76,9 @@ def gathered() -> Iterator[dict[tuple[str, int], KnownPartition]]:
     """The partitions that an engine of this process judges meanwhile."""
     known: dict[tuple[str, int], KnownPartition] = {}
 
-    def watched(one: KnownPartition, cluster: ClusterFacts) -> AuditedPartition:
-        known[one.topic, one.partition] = one
-        return judged(one, cluster)
+    def watched(partitions: Sequence[tuple[KnownPartition, ClusterFacts]]) -> Iterator[AuditedPartition]:
+        known.update({(one.topic, one.partition): one for one, _cluster in partitions})
+        return judged(partitions)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "judged", watched)

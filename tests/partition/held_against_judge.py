@@ -10,7 +10,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from replica_audit.config import Settings
 from replica_audit.engine import local
 from replica_audit.local_run import triage
 from replica_audit.partition.healthy import proven_healthy
+from replica_audit.partition.healthy_rows import healthy_rows
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition
 from replica_audit.rows import AuditedPartition
@@ -37,9 +38,10 @@ from tests.partition.disturbed import STATE, Known, disturbed, read_again
 
 def contradictions(known: KnownPartition, cluster: ClusterFacts) -> list[str] | None:
     """What the judge says otherwise of a partition that passes, by the names of tables; None if it does not pass."""
-    made = proven(known, cluster, every_row=True)
-    if made is None:
+    one = proven(known, cluster, every_row=True)
+    if one is None:
         return None
+    made = healthy_rows([one], every_row=True)
     audit = audit_of(known, cluster)
     judge = sifted(audit.row())
     told = [*judge.input_errors, *producer_file_problems(audit), *sifted(made).input_errors]
@@ -93,12 +95,13 @@ def made_up() -> Iterator[None]:
 def every_partition(held: Held | None = None, seen: list[Known] | None = None) -> Iterator[None]:
     """Hold every partition that an audit in this process gathers meanwhile, or keep it as it was read."""
 
-    def watched(known: KnownPartition, cluster: ClusterFacts) -> AuditedPartition:
+    def watched(partitions: Sequence[Known]) -> Iterator[AuditedPartition]:
         if held is not None:
-            held.hold(known, cluster, f"{known.cluster_id} {known.topic}-{known.partition}")
+            for known, cluster in partitions:
+                held.hold(known, cluster, f"{known.cluster_id} {known.topic}-{known.partition}")
         if seen is not None:
-            seen.append((known, cluster))
-        return judged(known, cluster)
+            seen.extend(partitions)
+        return judged(partitions)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "judged", watched)

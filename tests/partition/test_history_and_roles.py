@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from replica_audit.model import Election, IsrChange, PartitionMetadata
-from replica_audit.partition.findings.roles import role_rows
+from replica_audit.partition.findings.roles import Reach, role_rows
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.replicas.replica_rows import leader_epoch_rows
 from replica_audit.protocol.cluster.leadership import leadership
@@ -271,7 +271,8 @@ def roles(
     """Rows by broker. `copies`: leader and leader epoch by each broker's own copy of the metadata log."""
     said = metadata() if known is None else known
     held = {broker: metadata(*copy) if isinstance(copy, tuple) else copy for broker, copy in (copies or {}).items()}
-    rows = role_rows(said, leadership(said, replicas), {one.broker_id: one for one in replicas}, held, cluster or facts(), verdicts)
+    reaches = {one.broker_id: Reach(one.known_end, one.high_watermark) for one in replicas}
+    rows = role_rows(said, leadership(said, replicas), reaches, held, cluster or facts(), verdicts)
     return {row["broker_id"]: row for row in typed([as_dict(row) for row in rows], REPLICA_ROLES)}
 
 

@@ -83,9 +83,9 @@ class LocalEngine:
     def judge(self, groups: Iterable[KnownPartition], facts: Facts, order: Order, most: int) -> Tally:
         """Judge every partition, and keep the rows."""
         tally = Tally()
-        audited = (judged(known, facts[known.cluster_id]) for known in groups)
-        while some := list(islice(audited, _AT_ONCE)):
-            rows = encoded(some)
+        partitions = ((known, facts[known.cluster_id]) for known in groups)
+        while some := list(islice(partitions, _AT_ONCE)):
+            rows = encoded(list(judged(some)))
             tally.add(rows, len(some))
             for name, batch in rows.items():
                 self._tables[name].append(batch)

@@ -249,9 +249,9 @@ def _judged(batches: Batches, facts: Facts, files: OpenFiles | None, order: Orde
 
 def _made(batches: Batches, facts: Facts, files: RowFiles | None, order: Order, most: int) -> Batches:
     tally = Tally()
-    audited = (judged(known, facts[known.cluster_id]) for known in _partitions(batches))
-    while some := list(islice(audited, _AT_ONCE)):
-        rows = encoded(some)
+    partitions = ((known, facts[known.cluster_id]) for known in _partitions(batches))
+    while some := list(islice(partitions, _AT_ONCE)):
+        rows = encoded(list(judged(some)))
         tally.add(rows, len(some))
         tally.keep_worst(order, most)
         carried = []

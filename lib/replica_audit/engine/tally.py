@@ -53,7 +53,8 @@ class Tally:
         """Count the rows of some partitions, as of `valid_rows.encoded`."""
         self.audited += partitions
         for name in rows.keys() & _COUNTED:
-            self.rows.update((cluster, name) for cluster in _texts(rows[name], "cluster_id"))
+            for counted in rows[name]["cluster_id"].value_counts().to_pylist():
+                self.rows[counted["values"], name] += counted["counts"]
         if REPLICA_VERDICTS.name in rows:
             self._add_verdicts(rows[REPLICA_VERDICTS.name])
         if "checked" in rows:

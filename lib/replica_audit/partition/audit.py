@@ -15,7 +15,7 @@ from replica_audit.partition.findings.acknowledging import acknowledging_all
 from replica_audit.partition.findings.audited import Audited, ComparedPairs
 from replica_audit.partition.findings.consumers import as_groups_find_it, impact_rows, is_election_open
 from replica_audit.partition.findings.found_rows import checked_row, found_rows, recovery_takes
-from replica_audit.partition.findings.roles import role_rows
+from replica_audit.partition.findings.roles import Reach, role_rows
 from replica_audit.partition.findings.sequence_gaps import sequence_gap_findings, sequence_gap_rows
 from replica_audit.partition.findings.set_aside import Replicas, brokers_that_set_aside, set_aside_findings
 from replica_audit.partition.findings.transactions import TransactionsKnown
@@ -186,7 +186,7 @@ class PartitionAudit:
         return AuditedPartition(
             cluster_id=self.known.cluster_id,
             replica_logs=logs,
-            segment_epochs=replica_rows.segment_rows(self.known.segments, self.topic, self.partition),
+            segment_epochs=replica_rows.segment_rows([(self.topic, self.partition, self.known.segments)]),
             compaction_differences=made.differences,
             record_differences=made.records,
             epoch_start_offsets=replica_rows.epoch_rows(
@@ -310,7 +310,8 @@ class PartitionAudit:
         return [ReportedProblem.of(broker, gone_everywhere(self.compared[broker].files, end, committed))]
 
     def _roles(self, verdicts: list[ReplicaVerdict]) -> list[ReplicaRole]:
-        rows = role_rows(self.metadata, self.leadership, self.replicas, self.copies, self.cluster, verdicts)
+        reaches = {broker: Reach(one.known_end, one.high_watermark) for broker, one in self.replicas.items()}
+        rows = role_rows(self.metadata, self.leadership, reaches, self.copies, self.cluster, verdicts)
         return list(rows) if self.has_metadata else []
 
     def _what_if_leaders(self, cuts: dict[int, Cut]) -> Iterator[WhatIfLeader]:

@@ -9,40 +9,31 @@ log that is loaded stays as it is; and where nothing is missing, a cleaner took 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from replica_audit.formats.log_dir.names import METADATA_TOPIC
 from replica_audit.frozen import once
 from replica_audit.model import BatchRun, PartitionMetadata, Producers, ReplicaFiles, ScannedSegment, Segment, Window
 from replica_audit.partition.findings.consumers import impact_rows
-from replica_audit.partition.findings.roles import role_rows
 from replica_audit.partition.known.cluster_facts import ClusterFacts, is_alive, may_have_run
-from replica_audit.partition.known.known_partition import KnownPartition, ReadAgain, compaction
+from replica_audit.partition.known.known_partition import Compaction, KnownPartition, ReadAgain, compaction
 from replica_audit.partition.pairs.content import holds_the_beginning
-from replica_audit.partition.pairs.pair import PairKeys, lookup_rows, uncut_rows, verdict_row
-from replica_audit.partition.replicas import replica_rows
 from replica_audit.partition.replicas.loading import Loaded
-from replica_audit.partition.replicas.replica_rows import leader_epoch_rows
-from replica_audit.protocol.cluster.leadership import Leadership, farthest_copies, latest
+from replica_audit.protocol.cluster.leadership import latest
 from replica_audit.protocol.cluster.metadata_image import ElectionKind
 from replica_audit.protocol.comparison.commitment import Context
 from replica_audit.protocol.comparison.content import CompareMode, merged
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable, table
 from replica_audit.protocol.epochs.replica_log import load_log
-from replica_audit.protocol.exchange.replica import Replica, ReplicaState
+from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.transactions.open_transactions import open_transactions
 from replica_audit.protocol.transactions.producer_spans import producers_of_log
-from replica_audit.protocol.verdict.partition_findings import looks_at_table
-from replica_audit.protocol.verdict.reasons import clean_prefix, same_over_all
-from replica_audit.protocol.verdict.verdict import Judgement, Verdict
-from replica_audit.rows import AuditedPartition
 from replica_audit.rows.codes import Protocol
-from replica_audit.rows.findings import CheckedPartition
-from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
+from replica_audit.rows.history import ConsumerImpact
 
 _EPOCH_AND_START = itemgetter(1, 2)  # of an entry of a checkpoint
 
@@ -62,6 +53,9 @@ class SoundLog:
     epochs: EpochTable
     windows: tuple[Window, ...]
     holds_every_record: bool
+    batch_count: int = field(compare=False)
+    record_count: int = field(compare=False)
+    size_bytes: int = field(compare=False)
 
     def begins(self, longer: SoundLog) -> bool:
         """Whether it has batches, and a longer log begins like it, in the same epochs; batches are compared later."""
@@ -87,14 +81,25 @@ class KnownReplica:
         """The log end offset."""
         return self.log.end if self.log is not None else -1
 
+    @property
+    def sound_log(self) -> SoundLog:
+        """What its segments come to, of one that passed."""
+        if self.log is None:
+            raise AssertionError(f"the segments of {self.files.path} are not sound")
+        return self.log
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A partition that may be healthy: `told` is what is known of it last, and `leader` the replica of which that says that it leads."""
+    """A partition that may be healthy: `told` is what is known of it last, and `leader` the replica of which that says that it leads.
+
+    `compaction`: whether batches may be missing without harm; `told` has it, too, as far as it is known.
+    """
 
     known: KnownPartition
     cluster: ClusterFacts
     told: PartitionMetadata
+    compaction: Compaction
     replicas: tuple[KnownReplica, ...]
     leader: KnownReplica
 
@@ -102,6 +107,11 @@ class Candidate:
     def leader_epoch(self) -> int:
         """In which the leader leads."""
         return self.told.leader_epoch
+
+    @property
+    def compacted(self) -> bool:
+        """Whether batches may be missing without harm."""
+        return self.compaction.anywhere
 
 
 def _is_compared_by_content(known: KnownPartition, cluster: ClusterFacts) -> bool:
@@ -158,11 +168,10 @@ def _is_local(one: Candidate) -> bool:
 
 def _lacks_no_record(one: Candidate) -> bool:
     """Whether no replica may lack batches that others have; of a compacted topic, whether each record is there, and always was."""
-    found = compaction(one.known, one.told.compacted)
-    if not found.anywhere:
+    if not one.compacted:
         return True
     was_cut = any(election.kind == ElectionKind.UNCLEAN for election in one.told.elections)
-    return bool(found.is_known) and not was_cut and all(of.log is not None and of.log.holds_every_record for of in one.replicas)
+    return bool(one.compaction.is_known) and not was_cut and all(of.log is not None and of.log.holds_every_record for of in one.replicas)
 
 
 def _leads_in_its_epoch(one: Candidate) -> bool:
@@ -317,6 +326,9 @@ def sound_log(segments: tuple[Segment, ...]) -> SoundLog | None:
         epochs=_epochs(runs),
         windows=merged(window for one in segments for window in one.windows),
         holds_every_record=all(run.record_count == run.last_offset - run.first_offset + 1 for run in runs),
+        batch_count=sum(run.batch_count for run in runs),
+        record_count=sum(run.record_count for run in runs),
+        size_bytes=sum(run.size_bytes for run in runs),
     )
 
 
@@ -342,7 +354,11 @@ def candidate(known: KnownPartition, cluster: ClusterFacts) -> Candidate | None:
         log = sound_log(tuple(scan.segment for scan in own))
         replicas.append(KnownReplica(broker, files, own, is_alive(broker, files, cluster), log))
     leader = next((one for one in replicas if one.broker_id == told.leader), None)
-    return None if leader is None else Candidate(known, cluster, told, tuple(replicas), leader)
+    if leader is None:
+        return None
+    found = compaction(known, told.compacted)
+    told = told if told.compacted is found.anywhere else replace(told, compacted=found.anywhere)
+    return Candidate(known, cluster, told, found, tuple(replicas), leader)
 
 
 def proven_healthy(known: KnownPartition, cluster: ClusterFacts) -> Candidate | None:
@@ -360,76 +376,46 @@ def proven_healthy(known: KnownPartition, cluster: ClusterFacts) -> Candidate | 
     return one if all(holds(one) for holds in OF_ALL) else None
 
 
-def healthy_rows(one: Candidate, read_again: ReadAgain, agrees: Agrees, *, every_row: bool) -> AuditedPartition | None:
-    """Every row about a healthy partition, as `PartitionAudit` makes them; None where what is read again, or a group, says otherwise.
+@dataclass(frozen=True, slots=True)
+class Healthy:
+    """A partition that is healthy, with what its groups find.
+
+    `replicas` are its replicas as the rules see them, by broker; empty where no row asks a rule.
+    """
+
+    of: Candidate
+    replicas: Mapping[int, Replica]
+    impacts: Sequence[ConsumerImpact]
+
+
+def confirmed(one: Candidate, read_again: ReadAgain, agrees: Agrees, *, every_row: bool) -> Healthy | None:
+    """A candidate that passed as a healthy partition; None where what is read again, or a group, says otherwise.
 
     Args:
         one: what `proven_healthy` gave.
         read_again: reads the batches with which a follower ends that lags: its digests cannot tell of them.
         agrees: whether files about producers agree with a log.
-        every_row: also those that only say, epoch by epoch, that nothing is cut.
+        every_row: whether rows are made that only say, epoch by epoch, that nothing is cut.
     """
-    cluster, files = one.cluster, {of.broker_id: of.files for of in one.replicas}
-    compacted = compaction(one.known, one.told.compacted).anywhere
-    metadata = one.told if one.told.compacted is compacted else replace(one.told, compacted=compacted)
+    lags = any(of.end < one.leader.end for of in one.replicas)
+    has_files = not one.compacted and any(of.files.producer_files or of.files.producer_texts for of in one.replicas)
+    if not (lags or has_files or one.known.commits or one.told.elections or every_row):
+        return Healthy(one, {}, ())
     loaded = [_loaded(of, read_again) for of in one.replicas]
-    if not (compacted or all(map(agrees, loaded, (of.scans for of in one.replicas)))) or not _begin_alike(one, loaded):
+    if has_files and not all(map(agrees, loaded, (of.scans for of in one.replicas))):
+        return None
+    if lags and not _begin_alike(one, loaded):
         return None
     replicas = {of.broker_id: _replica(of, made, one) for of, made in zip(one.replicas, loaded, strict=True)}
-    leader, leadership = replicas[one.leader.broker_id], Leadership(metadata.leader, metadata.source)
     context = Context(
-        leader_epoch=metadata.leader_epoch,
-        enters_epoch_at_once=cluster.applies is Protocol.TRUNCATE_ON_FETCH,
-        compacted=compacted,
-        simultaneous=cluster.simultaneous,
+        leader_epoch=one.leader_epoch,
+        enters_epoch_at_once=one.cluster.applies is Protocol.TRUNCATE_ON_FETCH,
+        compacted=one.compacted,
+        simultaneous=one.cluster.simultaneous,
     )
-    leader_is_down = cluster.broker_states.get(metadata.leader) == "down"
-    impacts = list(impact_rows(metadata, one.known.commits, leader, replicas, context=context, leader_is_down=leader_is_down))
-    if any(row.affected is not False for row in impacts):
-        return None
-    followers = [of for of in one.replicas if of is not one.leader]
-    pairs = [PairKeys(one.known.topic, one.known.partition, metadata.leader, of.broker_id) for of in followers]
-    verdicts = [
-        _verdict(keys, metadata.source, cluster.applies, one.leader, of, compacted=compacted)
-        for keys, of in zip(pairs, followers, strict=True)
-    ]
-    has_batches = bool(one.leader.log and one.leader.log.epochs)
-    points: list[TruncationPoint] = []
-    lookups: list[EpochEndOffset] = []
-    for of, keys in zip(followers, pairs, strict=True) if every_row else ():
-        sides = leader.as_leader(), replicas[of.broker_id].as_follower()
-        points += uncut_rows(keys, metadata.source, cluster.applies, *sides)
-        lookups += lookup_rows(keys, *sides)
-    cleaned_until = max(one.cleaner_offset or 0 for one in files.values())
-    return AuditedPartition(
-        cluster_id=one.known.cluster_id,
-        replica_logs=[replica_rows.log_row(made, ran=of.alive) for of, made in zip(one.replicas, loaded, strict=True)],
-        segment_epochs=replica_rows.segment_rows(one.known.segments, one.known.topic, one.known.partition),
-        epoch_start_offsets=replica_rows.epoch_rows(
-            loaded, leader=leader, cleaned_until=cleaned_until, compacted=compacted, metadata=metadata
-        ),
-        epoch_end_offsets=lookups,
-        truncation_points=points,
-        replica_verdicts=verdicts,
-        replica_roles=list(role_rows(metadata, leadership, replicas, farthest_copies(one.known.claims), cluster, verdicts)),
-        leader_epochs=list(leader_epoch_rows(metadata, leader, list(replicas.values()))),
-        consumer_impacts=impacts,
-        checked=[
-            CheckedPartition(
-                topic=metadata.topic,
-                partition=metadata.partition,
-                leader_id=metadata.leader,
-                leader_source=metadata.source,
-                leader_has_epoch=looks_at_table(leader, context),
-                has_no_hanging_transaction=True,
-                isr=metadata.isr,
-                clean=(metadata.leader, *(of.broker_id for of in followers)),
-                same_batches=tuple(of.broker_id for of in followers) if has_batches else (),
-                same_records=(),
-                proven_pairs=len(followers),
-            )
-        ],
-    )
+    leader, is_down = replicas[one.leader.broker_id], one.cluster.broker_states.get(one.told.leader) == "down"
+    impacts = list(impact_rows(one.told, one.known.commits, leader, replicas, context=context, leader_is_down=is_down))
+    return None if any(row.affected is not False for row in impacts) else Healthy(one, replicas, impacts)
 
 
 def _loaded(one: KnownReplica, read_again: ReadAgain) -> Loaded:
@@ -482,62 +468,3 @@ def _replica(one: KnownReplica, loaded: Loaded, of: Candidate) -> Replica:
 
 def _not_read(*_of: object) -> Any:
     raise AssertionError("what is healthy is not read a second time")
-
-
-def _verdict(
-    keys: PairKeys, source: str, protocol: Protocol, leader: KnownReplica, follower: KnownReplica, *, compacted: bool
-) -> ReplicaVerdict:
-    """The row of a follower whose log is its leader's, or the beginning of it."""
-    if follower.end < leader.end:
-        judgement = Judgement(verdict=Verdict.LAGGING, reason=clean_prefix(leader.end - follower.end))
-    else:
-        judgement = Judgement(verdict=Verdict.IDENTICAL, reason=same_over_all(batches=bool(leader.log and leader.log.epochs)))
-    return verdict_row(keys, source, protocol, judgement)(
-        common_prefix_end_offset=follower.end,
-        removed_offsets=0,
-        removed_records=0,
-        removed_bytes=0,
-        lost_offsets=0,
-        lost_records=0,
-        lost_bytes=0,
-        removed_below_high_watermark=0,
-        removed_committed=0,
-        removed_committed_offsets={},
-        removed_commits=(),
-        open_transactions=(),
-        already_truncated=False,
-        wrong_lines=(),
-        compacted=compacted,
-        differences=(),
-        conflicts=(),
-        cleaned_beyond_cut=False,
-    )
-
-
-class StoredLog(NamedTuple):
-    """What a run stored of a replica's log: where it starts, its exclusive end, its table in effect, and whether its broker ran."""
-
-    start: int
-    end: int
-    epochs: tuple[tuple[int, int], ...]
-    ran: bool | None
-
-    @property
-    def _state(self) -> ReplicaState:
-        """Its side of the exchange; no rule has anything to cut to its high watermark, which is as good as the log end."""
-        return ReplicaState(
-            log_start_offset=self.start,
-            log_end_offset=self.end,
-            epochs=table(self.epochs),
-            high_watermark=self.end,
-            first_segment_base=self.start,
-            high_watermark_in_memory=bool(self.ran),
-        )
-
-    def points(self, keys: tuple[str, int, int, int], source: str, protocol: str, leader: StoredLog) -> Iterator[TruncationPoint]:
-        """The rows of `truncation_points` of a follower from whose log nothing goes, as `healthy_rows` makes them; `keys`: of the pair."""
-        return uncut_rows(PairKeys(*keys), source, Protocol(protocol), leader._state, self._state)
-
-    def lookups(self, keys: tuple[str, int, int, int], leader: StoredLog) -> Iterator[EpochEndOffset]:
-        """Likewise those of `epoch_end_offsets`."""
-        return lookup_rows(PairKeys(*keys), leader._state, self._state)

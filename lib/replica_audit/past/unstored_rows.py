@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from replica_audit.partition.healthy import StoredLog
+from replica_audit.partition.healthy_rows import StoredLog
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.rows import EPOCH_END_OFFSETS, EPOCH_START_OFFSETS, REPLICA_LOGS, REPLICA_VERDICTS, TRUNCATION_POINTS
 from replica_audit.rows.arrow import schema_of

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Annotated
 
+from replica_audit.frozen import made_quickly
 from replica_audit.rows.columns import (
     NOT_NULL_KEPT,
     Bigint,
@@ -242,6 +243,7 @@ class RunFinding(FindingFacts, FindingHistory, FindingKey, RunKeys):
         )
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedPartition:
     """What of a partition was found in order.

@@ -1,12 +1,17 @@
-"""What was read of one partition → every row that the audit says about it."""
+"""What was read of partitions → every row that the audit says about them."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from replica_audit.partition.healthy import healthy_rows, proven_healthy
+from replica_audit.model import ScannedSegment
+from replica_audit.partition.healthy import Healthy, confirmed, proven_healthy
+from replica_audit.partition.healthy_rows import healthy_rows
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition
+from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.comparison.content import CompareMode
 from replica_audit.rows import AuditedPartition
 from replica_audit.stages.items import read_records
@@ -16,16 +21,28 @@ from replica_audit.stages.records import keys_of_few
 from replica_audit.stages.valid_rows import sifted
 
 
-def judged(known: KnownPartition, cluster: ClusterFacts) -> AuditedPartition:
-    """Audit one partition; what is proven healthy is not compared pair by pair.
+def judged(partitions: Iterable[tuple[KnownPartition, ClusterFacts]]) -> Iterator[AuditedPartition]:
+    """Audit partitions, of clusters with these facts; the rows of those that are proven healthy come last, all of a cluster together."""
+    found: defaultdict[str, list[Healthy]] = defaultdict(list)
+    facts: dict[str, ClusterFacts] = {}
+    for known, cluster in partitions:
+        one = proven(known, cluster, every_row=cluster.every_row)
+        if one is None:
+            yield compared(known, cluster)
+        else:
+            found[known.cluster_id].append(one)
+            facts[known.cluster_id] = cluster
+    for cluster_id, healthy in found.items():
+        yield sifted(healthy_rows(healthy, every_row=facts[cluster_id].every_row))
+
+
+def compared(known: KnownPartition, cluster: ClusterFacts) -> AuditedPartition:
+    """Audit one partition pair by pair.
 
     Args:
         known: what was read of it.
         cluster: the facts of its cluster.
     """
-    made = proven(known, cluster, every_row=cluster.every_row)
-    if made is not None:
-        return sifted(made)
     audit = audit_of(known, cluster)
     if audit.compares_keys and cluster.compare is not CompareMode.RECORDS:
         audit = audit_of(replace(known, records=read_records(keys_of_few(audit))), cluster)
@@ -34,9 +51,11 @@ def judged(known: KnownPartition, cluster: ClusterFacts) -> AuditedPartition:
     return sifted(replace(made, input_errors=[*made.input_errors, *told]) if told else made)
 
 
-def proven(known: KnownPartition, cluster: ClusterFacts, *, every_row: bool) -> AuditedPartition | None:
-    """The rows of a partition that is proven healthy, as of `healthy_rows`; None: it has to be judged."""
+def proven(known: KnownPartition, cluster: ClusterFacts, *, every_row: bool) -> Healthy | None:
+    """A partition that is proven healthy, as of `confirmed`; None: it has to be compared."""
     one = proven_healthy(known, cluster)
-    if one is None:
-        return None
-    return healthy_rows(one, read_again, lambda *of: not any(problems_of_producers(*of)), every_row=every_row)
+    return None if one is None else confirmed(one, read_again, _agrees, every_row=every_row)
+
+
+def _agrees(loaded: Loaded, scans: Sequence[ScannedSegment]) -> bool:
+    return not any(problems_of_producers(loaded, scans))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -89,7 +90,7 @@ def _encoded(rows: Sequence[AuditedPartition]) -> dict[str, pa.RecordBatch]:
     made = {}
     for name, kind in AUDITED.items():
         lists = [getattr(row, name) for row in rows]
-        clusters = [row.cluster_id for row, found in zip(rows, lists, strict=True) for _one in range(len(found))]
+        clusters = list(chain.from_iterable(repeat(row.cluster_id, len(found)) for row, found in zip(rows, lists, strict=True)))
         if clusters:
             columns = array_of_lists(_ROWS[name], lists, kind).flatten()
             made[name] = pa.RecordBatch.from_arrays([pa.array(clusters, STRING), *columns], schema=schema_of_audited(name))

@@ -76,34 +76,38 @@ def log_row(loaded: Loaded, healed: Sequence[FollowerOnceCorrected] = (), *, ran
     )
 
 
-def segment_rows(segments: Iterable[tuple[int, ScannedSegment]], topic: str, partition: int) -> RowBlock[SegmentEpoch]:
-    """Scanned segments, each with its broker, as rows of `segment_epochs`: neighbouring runs of one epoch joined, across holes, too."""
+def segment_rows(partitions: Iterable[tuple[str, int, Iterable[tuple[int, ScannedSegment]]]]) -> RowBlock[SegmentEpoch]:
+    """Scanned segments of partitions, each with its broker, as rows of `segment_epochs`.
+
+    Neighbouring runs of one epoch are joined, across holes, too.
+    """
     made = RowBlock(SegmentEpoch)
-    for broker_id, scan in segments:
-        runs = _of_epochs(scan.segment.runs)
-        if runs:
-            same = {
-                "topic": topic,
-                "partition": partition,
-                "broker_id": broker_id,
-                "log_dir": scan.log_dir,
-                "segment_base_offset": scan.file.base_offset,
-                "source": scan.file.source,
-            }
-            made.add(len(runs[0]), same, dict(zip(BatchRun._fields, runs, strict=True)))
+    for topic, partition, segments in partitions:
+        for broker_id, scan in segments:
+            runs = _of_epochs(scan.segment.runs)
+            if runs:
+                same = {
+                    "topic": topic,
+                    "partition": partition,
+                    "broker_id": broker_id,
+                    "log_dir": scan.log_dir,
+                    "segment_base_offset": scan.file.base_offset,
+                    "source": scan.file.source,
+                }
+                made.add(len(runs["leader_epoch"]), same, runs)
     return made
 
 
 @once
-def _of_epochs(runs: Sequence[BatchRun]) -> Sequence[Sequence[Any]]:
-    """Runs with neighbours of one epoch joined, field by field; empty if there are none."""
+def _of_epochs(runs: Sequence[BatchRun]) -> Mapping[str, Sequence[Any]]:
+    """Runs with neighbours of one epoch joined, by field; empty if there are none."""
     made: list[BatchRun] = []
     for run in runs:
         if made and made[-1].leader_epoch == run.leader_epoch and made[-1].last_offset < run.first_offset:
             made[-1] = joined(made[-1], run)
         else:
             made.append(run)
-    return tuple(zip(*made, strict=True))
+    return dict(zip(BatchRun._fields, zip(*made, strict=True), strict=True)) if made else {}
 
 
 def epoch_rows(
@@ -119,7 +123,7 @@ def epoch_rows(
         found = _epochs(loaded, leader, cleaned_until, compacted=compacted)
         is_same_topic = loaded.files.topic_id in (None, metadata.topic_id)
         led_by = {election.leader_epoch: election.leader_id for election in metadata.elections} if is_same_topic else {}
-        columns = _columns_of(found)
+        columns = epoch_columns(found)
         same = {"topic": loaded.files.topic, "partition": loaded.files.partition, "broker_id": loaded.broker_id, "leader_id": None}
         led = {"leader_id": [led_by.get(entry.leader_epoch) for entry in found]} if led_by else {}
         made.add(len(found), same, {**columns, **led})
@@ -149,7 +153,8 @@ def _epochs(loaded: Loaded, leader: Replica | None, cleaned_until: int, *, compa
 
 
 @once
-def _columns_of(found: Sequence[ReconciledEpoch]) -> Mapping[str, Sequence[Any]]:
+def epoch_columns(found: Sequence[ReconciledEpoch]) -> Mapping[str, Sequence[Any]]:
+    """Return the columns of epochs that `epoch_start_offsets` has of each replica that holds the same."""
     columns = zip(*found, strict=True) if found else repeat((), len(ReconciledEpoch._fields))
     computed: dict[str, Sequence[Any]] = {"agrees": [entry.agrees for entry in found], "source": [entry.source for entry in found]}
     return dict(zip(ReconciledEpoch._fields, columns, strict=True)) | computed
