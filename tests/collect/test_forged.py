@@ -14,13 +14,11 @@ import crc32c
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from replica_audit.collect.previous_rows import PreviousRows
 from replica_audit.formats.collection import collected_rows
 from replica_audit.formats.collection.broker_folder import log_dirs_of
-from replica_audit.formats.collection.collected_rows import ROWS, SMALL_FILE_ROWS, check_segment, doubtful_segments
+from replica_audit.formats.collection.collected_rows import ROWS, SMALL_FILE_ROWS
 from replica_audit.formats.collection.manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE
 from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.formats.segment.batch_index import read_index
@@ -433,27 +431,3 @@ def test_a_manifest_that_counts_other_segments(collected: Path):
     assert replicas == []
     assert problem.code == "incomplete-collection"
     assert "were collected" in problem.detail
-
-
-_ENDS = st.sampled_from([".swap", ".deleted", ".cleaned", ".x", "\n"])
-_NAMES = st.one_of(
-    st.none(),
-    st.text(max_size=3),
-    st.integers(0, 2**64).map(lambda base: f"{base:020d}.log"),
-    st.tuples(st.integers(0, 9), _ENDS).map(lambda one: f"{one[0]:020d}.log{one[1]}"),
-)
-_NUMBERS = st.one_of(st.none(), st.integers(0, 9), st.integers(-(2**63), 2**63 - 1))
-
-
-@given(st.lists(st.tuples(_NAMES, _NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS, st.sampled_from([None, False, True])), max_size=8))
-def test_rows_that_pass_by_their_columns_pass(rows: list[tuple[object, ...]]) -> None:
-    columns = ("name", "base_offset", "size_bytes", "batch_count", "index_bytes", "swap")
-    schema = pa.schema([ROWS.field(name) for name in ("directory", *columns)])
-    given_rows = [{"directory": "orders-0", **dict(zip(columns, row, strict=True))} for row in rows]
-    plain = {"name": f"{7:020d}.log", "base_offset": 7, "size_bytes": 1, "batch_count": 1, "index_bytes": None, "swap": False}
-    batch = pa.RecordBatch.from_pylist([*given_rows, {"directory": "orders-0", **plain}], schema=schema)
-    doubtful = doubtful_segments(batch).to_pylist()
-    assert plain not in [{name: row[name] for name in columns} for row in doubtful], "most rows are not asked for one by one"
-    for row in batch.to_pylist():
-        if row not in doubtful:
-            check_segment(row)

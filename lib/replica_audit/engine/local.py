@@ -12,13 +12,13 @@ import pyarrow as pa
 from replica_audit.engine.local_records import records_of
 from replica_audit.engine.mapped import Facts, OfPartition
 from replica_audit.engine.tally import Order, Tally
+from replica_audit.formats.collection.broker_folder import OpenedCollections
 from replica_audit.model import Amounts, BytesToRead
 from replica_audit.partition.known.known_partition import KnownPartition
 from replica_audit.rows.arrow import schema_of_audited
 from replica_audit.stages.inventory import bytes_to_read, list_items
 from replica_audit.stages.items import OF_PARTITION, Function, Item, Source, Value, partition_of
 from replica_audit.stages.judged import judged
-from replica_audit.stages.segments import OpenedCollections
 from replica_audit.stages.valid_rows import encoded
 
 _AT_ONCE = 256  # partitions whose rows are put into Arrow together

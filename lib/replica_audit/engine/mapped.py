@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from replica_audit.engine.tally import Order, Tally
+from replica_audit.formats.collection.broker_folder import OpenedCollections
 from replica_audit.model import Amounts
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.partition.known.known_partition import KnownPartition
 from replica_audit.stages.items import Function, Item
-from replica_audit.stages.segments import OpenedCollections
 
 Items = TypeVar("Items")
 Groups = TypeVar("Groups")

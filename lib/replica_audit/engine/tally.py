@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from replica_audit.formats.values import Row
 from replica_audit.protocol.verdict.acknowledgement import AckState
@@ -53,8 +54,8 @@ class Tally:
         """Count the rows of some partitions, as of `valid_rows.encoded`."""
         self.audited += partitions
         for name in rows.keys() & _COUNTED:
-            for counted in rows[name]["cluster_id"].value_counts().to_pylist():
-                self.rows[counted["values"], name] += counted["counts"]
+            counted: Any = pc.value_counts(rows[name]["cluster_id"])
+            self.rows.update({(one["values"], name): one["counts"] for one in counted.to_pylist()})
         if REPLICA_VERDICTS.name in rows:
             self._add_verdicts(rows[REPLICA_VERDICTS.name])
         if "checked" in rows:

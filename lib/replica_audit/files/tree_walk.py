@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -116,12 +116,16 @@ _INDEX_CACHE = "remote-log-index-cache"  # of tiered storage: never a replica
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """One folder by names, sorted: its ordinary files, its folders, and what is neither (pipes, sockets, links to nothing)."""
+    """One folder by names, sorted: its ordinary files, its folders, and what is neither (pipes, sockets, links to nothing).
+
+    `contents` are those of files that are kept elsewhere, by their names.
+    """
 
     path: Path
     files: tuple[str, ...]
     folders: tuple[str, ...]
     others: tuple[str, ...]
+    contents: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from functools import cache, partial
 from itertools import accumulate, chain
 from operator import attrgetter
 from types import NoneType
-from typing import Any, get_args, get_origin
+from typing import Any, cast, get_args, get_origin
 
 import pyarrow as pa
 
@@ -130,6 +130,8 @@ def array_of(row: type, rows: Values, kind: pa.StructType) -> pa.StructArray:
     known = set(map(type, rows))
     if not known <= {row, NoneType}:
         raise RowMismatchError(f"a row of {row.__name__} is wanted, this is a {(known - {row, NoneType}).pop().__name__}")
+    if known <= {NoneType}:
+        return pa.nulls(len(rows), kind)
     columns = _columns(row, kind)
     if NoneType not in known:
         # a list for each column is made faster than a tuple for each row, and leaves less to the collector of garbage
@@ -152,6 +154,8 @@ def array_of_lists(row: type, lists: Values, kind: pa.StructType) -> pa.StructAr
 
 def list_array_of(row: type, lists: Values, kind: pa.ListType[Any]) -> pa.ListArray[Any]:
     """Lists of rows as a list array, as `array_of`; None is null."""
+    if not any(lists):  # as nearly all of what says how something is wrong
+        return cast("pa.ListArray[Any]", pa.array([None if one is None else () for one in lists], kind))
     items = array_of_lists(row, lists, kind.value_type)
     offsets = pa.array(chain((0,), accumulate(len(one or ()) for one in lists)), pa.int32())
     mask = pa.array([one is None for one in lists]) if None in lists else None

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from replica_audit.errors import MetadataError
 from replica_audit.files.locations import located
-from replica_audit.formats.collection.broker_folder import SOURCE, CollectedLogDir
+from replica_audit.formats.collection.broker_folder import SOURCE, OpenedCollections
 from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC, topic_filter
 from replica_audit.formats.metadata import metadata_files, metadata_log
 from replica_audit.formats.replicas import broker_files
@@ -18,23 +18,22 @@ from replica_audit.protocol.comparison.observed import LogEvent
 from replica_audit.stages import server_logs
 from replica_audit.stages.fitting import fitting
 from replica_audit.stages.items import CollectedReading, Item, Reading, SegmentPart, Source, Value
-from replica_audit.stages.segments import OpenedCollections
 
 COORDINATORS = (GROUP_OFFSETS_TOPIC, TRANSACTIONS_TOPIC)  # listed whatever topics are wanted: they say something of others
 Listed = Iterator[tuple[int | None, Value]]  # values with their broker, None for the file beside the brokers
 
 
-def list_items(source: Source, topics: str = "", collections: dict[str, CollectedLogDir] | None = None) -> Iterator[Item]:
+def list_items(source: Source, topics: str = "", opened: OpenedCollections | None = None) -> Iterator[Item]:
     """What one source holds, without what is of other topics; problems that belong to no replica stay.
 
     Args:
         source: a broker's folder, or a file.
         topics: regular expression that a topic's whole name must match; empty for all. Coordinators of groups and transactions are listed
             always: they tell of other partitions.
-        collections: as of `replicas_of`.
+        opened: as of `replicas_of`.
     """
     is_wanted = topic_filter(topics)
-    for broker, value in _list_broker(source, collections) if source.kind == "broker" else _LISTED[source.kind](source):
+    for broker, value in _list_broker(source, opened) if source.kind == "broker" else _LISTED[source.kind](source):
         topic = getattr(value, "topic", None)
         is_audited = topic is None or is_wanted(topic)
         if is_audited or topic in COORDINATORS:
@@ -50,7 +49,7 @@ def list_source(source: Item, topics: str = "", opened: OpenedCollections | None
         opened: what the process keeps of collections, None if it keeps nothing.
     """
     readings = _Readings()
-    for item in fitting(list_items(source.value, topics, None if opened is None else opened.log_dirs)):
+    for item in fitting(list_items(source.value, topics, opened)):
         yield item
         if isinstance(item.value, ReplicaFiles):
             readings.add(item.value, item.is_audited)
@@ -99,8 +98,8 @@ def _segment_bytes(files: ReplicaFiles) -> int:
     return sum(file.size_bytes for file in files.segments)
 
 
-def _list_broker(source: Source, collections: dict[str, CollectedLogDir] | None) -> Listed:
-    for found in broker_files.replicas_of(located(source.path), collections=collections):
+def _list_broker(source: Source, opened: OpenedCollections | None) -> Listed:
+    for found in broker_files.replicas_of(located(source.path), opened=opened):
         if isinstance(found, broker_files.ServerLog):
             yield from _list_server_log(source._replace(path=str(found.path)))
             continue

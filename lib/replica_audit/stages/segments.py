@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 from replica_audit.errors import InputError
@@ -11,7 +11,7 @@ from replica_audit.files.locations import located
 from replica_audit.files.text_files import KeptText
 from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.collection import broker_folder as collected
-from replica_audit.formats.collection.broker_folder import CollectedLogDir, SharedSegments
+from replica_audit.formats.collection.broker_folder import CollectedLogDir, OpenedCollections, SharedSegments
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.names import ReplicaDirectory
 from replica_audit.formats.replicas.replica_reader import scan_of
@@ -20,14 +20,6 @@ from replica_audit.model import ScannedSegment, Segment, SegmentFile
 from replica_audit.protocol.comparison.content import CompareMode
 from replica_audit.stages.fitting import fitting_scan
 from replica_audit.stages.items import CollectedReading, Item, OpenProducers, SegmentPart
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedCollections:
-    """What a process keeps of collections: log directories, by where their scans are, and equal segments of replicas as one object."""
-
-    log_dirs: dict[str, CollectedLogDir] = field(default_factory=dict)
-    segments: SharedSegments = field(default_factory=dict)
 
 
 def scan(item: Item, mode: CompareMode, opened: OpenedCollections | None = None) -> Iterator[Item]:

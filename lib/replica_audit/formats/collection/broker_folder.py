@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,12 +36,12 @@ from replica_audit.formats.collection.collected_rows import (
     check_file,
     check_scan,
     check_segment,
-    doubtful_segments,
     errors_as_forged,
     kept_small_files,
     not_as_written,
     of_directories,
     opened_rows,
+    plain_values,
     reports_descending_offsets,
     runs_fit,
     unpacked,
@@ -57,7 +58,7 @@ from replica_audit.formats.collection.manifest import (
     read,
 )
 from replica_audit.formats.log_dir import names as log_dir
-from replica_audit.formats.log_dir.small_files import whole_content
+from replica_audit.formats.log_dir.small_files import SharedCheckpoints, whole_content
 from replica_audit.formats.segment.batch_index import read_index, synthetic
 from replica_audit.formats.segment.segment_scan import read_batches
 from replica_audit.formats.values import Row, producers_value
@@ -143,7 +144,7 @@ def _checked(rows: pa.RecordBatch, made: Sequence[Row], store: Path) -> pa.Recor
 def _runs(column: pa.ListArray[Any]) -> Iterator[tuple[BatchRun, ...]]:
     """The runs of each row."""
     parts = dict(zip((field.name for field in column.type.value_type), cast("pa.StructArray", column.flatten()).flatten(), strict=True))
-    made = list(map(_BATCH_RUN, zip(*(parts[name].to_pylist() for name in BatchRun._fields), strict=True)))
+    made = list(map(_BATCH_RUN, zip(*(plain_values(parts[name]) for name in BatchRun._fields), strict=True)))
     first = 0
     for count in pc.list_value_length(column).to_pylist():
         yield tuple(made[first : first + (count or 0)])
@@ -203,6 +204,7 @@ def _lost(folder: Path, what: str, paths: Sequence[str], effect: str) -> Problem
 
 SOURCE = "collected"
 _FILE_COLUMNS = ["capture", "directory", "name", "base_offset", "swap", "size_bytes", "batch_count", "index_bytes", "kept_crc32c"]
+_OF_FILE = itemgetter("base_offset", "swap", "size_bytes", "batch_count", "index_bytes", "kept_crc32c")
 _SCAN_COLUMNS = [name for name in ROWS.names if name not in OF_COLLECTING]
 _ROWS_AT_ONCE = 256  # those of a compacted log may be large
 _NUMBERS_AT_ONCE = 2048  # of some numbers and names each, or such as stay in Arrow
@@ -216,6 +218,7 @@ class CollectedLogDir:
     said: CapturedLogDir  # with those of its replicas that are wanted
     captured: Mapping[str, CapturedReplica] = field(init=False, repr=False, compare=False)  # by directory
     _indexes: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)  # by path, whether it is whole; those of `of`, too
+    _files: dict[tuple[str, str], tuple[Any, SegmentFile]] = field(default_factory=dict, repr=False, compare=False)  # likewise, by names
 
     def __post_init__(self) -> None:
         """Have each replica at hand: there may be tens of thousands."""
@@ -264,8 +267,11 @@ class CollectedLogDir:
         size = self.said.small_files_bytes
         return None if size is None else kept_small_files(self.small_files_path, size, self.captured)
 
-    def segment_files(self) -> dict[str, list[SegmentFile]]:
+    def segment_files(self, missing: MissingFiles | None = None) -> dict[str, list[SegmentFile]]:
         """The segments of every replica directory; their batches from the indexes that are here and whole, else from the scans.
+
+        Args:
+            missing: takes the batch indexes and copies of segments that were made and are not here, or not whole.
 
         Raises:
             OSError: the file cannot be read, or (ForgedError) is not what `collect` wrote.
@@ -274,6 +280,8 @@ class CollectedLogDir:
         for rows in self._rows(_FILE_COLUMNS, _NUMBERS_AT_ONCE):
             for row in rows.to_pylist():
                 found[row["directory"]].append(self._segment_file(row))
+            if missing is not None:
+                self._add_missing(rows, missing)
         self._refuse_lacking({directory: len(files) for directory, files in found.items()})
         return found
 
@@ -281,34 +289,28 @@ class CollectedLogDir:
         """The same with those of its replica directories that are wanted, by their names."""
         return replace(self, said=replace(self.said, replicas=tuple(one for one in self.said.replicas if wanted(one.directory))))
 
-    def missing_files(self) -> MissingFiles:
-        """The batch indexes and copies of segments that were made and are not here, or not whole; whether any segment never had either.
-
-        Raises:
-            OSError: as `segment_files`.
-        """
-        missing = MissingFiles()
-        counts = dict.fromkeys(self.captured, 0)
-        for rows in self._rows(_FILE_COLUMNS, _NUMBERS_AT_ONCE):
-            for directory in _values(rows, "directory"):
-                counts[directory] += 1
-            for row in doubtful_segments(rows).to_pylist():
-                check_segment(row)
-            is_made: Any = rows["index_bytes"].is_valid()
-            has_batches: Any = pc.greater(rows["batch_count"], pa.scalar(0))
-            without = rows.filter(pc.and_not(has_batches, is_made))
-            for directory, name, size in zip(*(_values(without, one) for one in ("directory", "name", "size_bytes")), strict=True):
-                if not self.captured[directory].is_copied:
-                    missing.never_made = True
-                elif not _has_size(f"{self.folder}/{directory}/{name}", size):
-                    missing.add_copy(directory, name)
-            for row in rows.filter(is_made).to_pylist():
-                if self._index(row) in (None, self.rows_path):
-                    missing.add_index(row["directory"], row["name"])
-        self._refuse_lacking(counts)
-        return missing
+    def _add_missing(self, rows: pa.RecordBatch, missing: MissingFiles) -> None:
+        is_made: Any = rows["index_bytes"].is_valid()
+        has_batches: Any = pc.greater(rows["batch_count"], pa.scalar(0))
+        without = rows.filter(pc.and_not(has_batches, is_made))
+        for directory, name, size in zip(*(_values(without, one) for one in ("directory", "name", "size_bytes")), strict=True):
+            if not self.captured[directory].is_copied:
+                missing.never_made = True
+            elif not _has_size(f"{self.folder}/{directory}/{name}", size):
+                missing.add_copy(directory, name)
+        for row in rows.filter(is_made).to_pylist():
+            if self._index(row) in (None, self.rows_path):
+                missing.add_index(row["directory"], row["name"])
 
     def _segment_file(self, row: Mapping[str, Any]) -> SegmentFile:
+        """What a row names, which is made once: it is read where replicas are listed, and where they are scanned."""
+        key, numbers = (row["directory"], row["name"]), _OF_FILE(row)
+        known = self._files.get(key)
+        if known is None or known[0] != numbers:
+            known = self._files[key] = (numbers, self._made_file(row))
+        return known[1]
+
+    def _made_file(self, row: Mapping[str, Any]) -> SegmentFile:
         check_segment(row)
         directory, name = row["directory"], row["name"]
         return SegmentFile(
@@ -374,7 +376,8 @@ class CollectedLogDir:
                 if not rows.num_rows:
                     continue
                 keys = zip(_values(rows, "directory"), _values(rows, "capture"), strict=True)
-                yield rows.filter(pa.array([captures.get(directory) == capture for directory, capture in keys], BOOLEAN))
+                is_counted = [captures.get(directory) == capture for directory, capture in keys]
+                yield rows if all(is_counted) else rows.filter(pa.array(is_counted, BOOLEAN))
             if left:
                 raise ForgedError(f"{left} of its rows are not there")
 
@@ -387,10 +390,10 @@ class CollectedLogDir:
                 return [BatchRun(**run) for run in row["runs"]]
         return []
 
-    def listed(self, replica: CapturedReplica | None = None) -> Folder:
+    def listed(self, replica: CapturedReplica | None, contents: Mapping[str, bytes]) -> Folder:
         """The copied small files, of a replica or the log directory, as a folder: what was not read on the broker is no ordinary file."""
         path, files = (self.folder / replica.directory, replica.files) if replica else (self.folder, self.said.files)
-        return Folder(path=path, files=files, folders=(), others=self.unread_of(replica))
+        return Folder(path=path, files=files, folders=(), others=self.unread_of(replica), contents=contents)
 
     def unread_of(self, replica: CapturedReplica | None) -> tuple[str, ...]:
         """The small files, of a replica or of the log directory itself, that could not be read on the broker, by their names."""
@@ -409,7 +412,7 @@ class CollectedLogDir:
         }
 
     def own_files(self) -> tuple[dict[str, bytes], dict[str, OSError]]:
-        """The small files of the log directory itself, by path, and why some cannot be used; none where the manifest has no digests."""
+        """The small files of the log directory itself, by name, and why some cannot be used, by path; none where there are no digests."""
         kept: dict[str, bytes] = {}
         unusable: dict[str, OSError] = {}
         digests = self.said.file_digests
@@ -421,7 +424,7 @@ class CollectedLogDir:
                 found = whole_content(path)
                 if file_digest(found) != digests.get(name):
                     raise ForgedError("it was changed since, by the digest that the manifest has of it")
-                kept[str(path)] = found
+                kept[name] = found
             except OSError as error:
                 unusable[str(path)] = error
         return kept, unusable
@@ -442,6 +445,15 @@ def _has_size(path: str, size_bytes: int) -> bool:
 
 def _values(rows: pa.RecordBatch, column: str) -> list[Any]:
     return cast("list[Any]", rows[column].to_pylist())
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedCollections:
+    """What a process keeps of brokers' folders: log directories of collections, by where their scans are, and what is equal once."""
+
+    log_dirs: dict[str, CollectedLogDir] = field(default_factory=dict)
+    segments: SharedSegments = field(default_factory=dict)
+    checkpoints: SharedCheckpoints = field(default_factory=dict)
 
 
 def log_dirs_of(folder: Path, wanted: Callable[[str], bool] | None = None) -> tuple[Manifest, dict[str, CollectedLogDir]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import reduce
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -212,22 +211,6 @@ def check_segment(row: Mapping[str, Any]) -> None:
         raise ForgedError(f"a row of {row['directory']} that is of no segment")
 
 
-def doubtful_segments(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows that `check_segment` may refuse, errors_as_forged by columns: a row that is not among them passes."""
-    column: Any = {name: rows[name] for name in ("name", "base_offset", "size_bytes", "batch_count", "index_bytes", "swap")}
-    zero, most = pa.scalar(0, pa.int64()), pa.scalar(_MOST_BYTES, pa.int64())
-    passes: list[Any] = [
-        pc.match_substring_regex(column["name"], r"^[0-9]{20}\.log\z"),
-        pc.equal(pc.utf8_slice_codeunits(column["name"], 0, 20), pc.utf8_lpad(column["base_offset"].cast(STRING), 20, "0")),
-        *(pc.greater_equal(column[name], zero) for name in ("base_offset", "size_bytes", "batch_count")),
-        pc.less_equal(column["size_bytes"], most),
-        pc.or_kleene(column["index_bytes"].is_null(), pc.greater_equal(column["index_bytes"], zero)),
-        column["swap"].is_valid(),
-    ]
-    is_certain: Any = pc.fill_null(reduce(pc.and_kleene, passes), pa.scalar(False))
-    return rows.filter(pc.invert(is_certain))
-
-
 def check_scan(row: Mapping[str, Any], *, has_runs: bool) -> None:
     """Refuse a row whose windows, producers or problems no scan has; its directory says which replica it is of.
 
@@ -291,6 +274,12 @@ def _numbers(values: pa.Array[Any]) -> npt.NDArray[np.int64]:
         zeros = np.zeros(len(found), np.int64)
         found = pc.coalesce(found, pa.Array.from_buffers(pa.int64(), len(found), [None, pa.py_buffer(zeros.data)]))
     return cast("npt.NDArray[np.int64]", np.from_dlpack(found))
+
+
+def plain_values(values: pa.Array[Any]) -> list[Any]:
+    """Numbers or booleans, none of them null, in Python: a tenth of what `to_pylist` takes, which makes a scalar of each."""
+    found = _numbers(values)
+    return cast("list[Any]", (found != 0 if pa.types.is_boolean(values.type) else found).tolist())
 
 
 def without_claims(rows: pa.RecordBatch, problems: Mapping[int, Mapping[str, Any]]) -> pa.RecordBatch:
@@ -438,7 +427,6 @@ def _add(rows: pa.RecordBatch, replicas: Mapping[str, CapturedReplica], found: C
 
 def _values(column: Any) -> list[Any]:
     """The values of a dictionary array; each is made once, where `to_pylist` makes it for every row."""
-    if len(column) < len(column.dictionary):
-        return cast("list[Any]", column.to_pylist())
-    held = [*column.dictionary.to_pylist(), None]
-    return [held[-1 if place is None else place] for place in column.indices.to_pylist()]
+    places = column.indices.unique()
+    held = dict(zip(places.to_pylist(), column.dictionary.take(places).to_pylist(), strict=True))
+    return list(map(held.__getitem__, column.indices.to_pylist()))

@@ -10,7 +10,7 @@ import base64
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -106,7 +106,7 @@ def leader_epoch_checkpoint(epochs: et.EpochTable) -> bytes:
     return "".join(f"{line}\n" for line in ("0", str(len(entries)), *entries)).encode()
 
 
-def healed(lines: list[EpochLine]) -> Healed:
+def healed(lines: Sequence[EpochLine]) -> Healed:
     """Load the entries through `assign`, as brokers of 2.7 and later do: of two that contradict each other the later line wins."""
     epochs, starts = [line.epoch for line in lines], [line.start_offset for line in lines]
     if all(map(lt, epochs, epochs[1:])) and all(map(lt, starts, starts[1:])):

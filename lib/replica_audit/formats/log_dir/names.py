@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from replica_audit.own_folder import MARKER
@@ -63,6 +64,7 @@ class SegmentName(NamedTuple):
     suffix: str
 
 
+@lru_cache(maxsize=1 << 16)  # asked of each several times, and the brokers of a cluster have the same ones
 def replica_directory(name: str) -> ReplicaDirectory | None:
     """Parse `TOPIC-PARTITION`, or that with `.<uuid>-delete`, `-future` or `-stray`; None if the name is none of these."""
     state = "current"

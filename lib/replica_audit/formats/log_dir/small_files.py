@@ -108,16 +108,19 @@ _REMEDIES = {
 class EpochCheckpoint(NamedTuple):
     """A `leader-epoch-checkpoint`: `state` as in `ReplicaFiles.checkpoint_state`, its lines, and the table as a broker loads it.
 
-    Of a malformed file `lines` are those that are entries by themselves, and the table is empty. `sha256` is of its bytes.
+    Of a malformed file `lines` are those that are entries by themselves, and the table is empty. `sha256` is of its bytes. `notes` are the
+    lines that a broker drops or moves, and what it does.
     """
 
     state: str
-    lines: list[checkpoints.EpochLine]
+    lines: tuple[checkpoints.EpochLine, ...]
     epochs: EpochTable
     sha256: str | None = None
+    notes: Sequence[tuple[int, str]] = ()
 
 
-NO_CHECKPOINT = EpochCheckpoint("missing", [], ())
+NO_CHECKPOINT = EpochCheckpoint("missing", (), ())
+SharedCheckpoints = dict[bytes, EpochCheckpoint]  # by content: replicas mostly have the same
 
 
 @dataclass(slots=True)
@@ -145,27 +148,30 @@ NO_FILES = LogDirFiles()
 class SmallFiles:
     """Reads small files.
 
-    Of a collection `unread` says why some could not be read where they were collected, or are not what was; `kept` is what others hold.
+    Of a collection `unread` says why some could not be read where they were collected, or are not what was. `shared` takes the epoch tables
+    that are known already; None to make each anew.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shared: SharedCheckpoints | None = None) -> None:
         self.unread: dict[str, OSError] = {}
-        self.kept: dict[str, bytes] = {}
+        self._shared = shared
 
-    def parse(self, path: Path, parser: Callable[[bytes], _T], problems: list[Problem]) -> _T | None:
-        """Read and parse a small file; what fails becomes a problem and None."""
-        remedy = _REMEDIES.get(path.name, "copy the file again, or compare it with the broker's own")
+    def parse(self, folder: Folder, name: str, parser: Callable[[bytes], _T], problems: list[Problem]) -> _T | None:
+        """Read and parse a small file of a folder; what fails becomes a problem and None."""
+        remedy = _REMEDIES.get(name, "copy the file again, or compare it with the broker's own")
         try:
-            if self.unread and str(path) in self.unread:
-                raise self.unread[str(path)]
-            kept = self.kept.get(str(path)) if self.kept else None
-            return parser(whole_content(path) if kept is None else kept)
+            if self.unread and (unread := self.unread.get(str(folder.path / name))):
+                raise unread
+            content = folder.contents.get(name)
+            return parser(whole_content(folder.path / name) if content is None else content)
         except InputError as error:
             code, detail, line, at = "malformed", error.reason, error.line, error.byte_offset
         except OSError as error:
             code, detail, line, at = code_of(error), error.strerror or str(error), None, None
             remedy = remedy_of(error)
-        problems.append(Problem(path=str(path), kind=path.name, code=code, detail=detail, remedy=remedy, line=line, byte_offset=at))
+        problems.append(
+            Problem(path=str(folder.path / name), kind=name, code=code, detail=detail, remedy=remedy, line=line, byte_offset=at)
+        )
         return None
 
     def marks(self, folder: Folder, found: LogDirFiles, problems: list[Problem]) -> None:
@@ -173,14 +179,14 @@ class SmallFiles:
         found.has_lock = log_dir.LOCK in folder.files
         found.clean_shutdown = log_dir.CLEAN_SHUTDOWN in folder.files
         if found.clean_shutdown:
-            found.clean_shutdown_epoch = self.parse(folder.path / log_dir.CLEAN_SHUTDOWN, checkpoints.clean_shutdown_epoch, problems)
+            found.clean_shutdown_epoch = self.parse(folder, log_dir.CLEAN_SHUTDOWN, checkpoints.clean_shutdown_epoch, problems)
 
     def offset_checkpoints(self, folder: Folder, found: LogDirFiles, problems: list[Problem]) -> None:
         """Read the four offset checkpoints, as far as they are in a folder."""
         for name in log_dir.OFFSET_CHECKPOINTS:
             if name not in folder.names:
                 continue
-            read = self.parse(folder.path / name, _offsets, problems)
+            read = self.parse(folder, name, _offsets, problems)
             if read is None:
                 found.is_partly_read = True
                 continue
@@ -192,18 +198,32 @@ class SmallFiles:
         """Read the epoch table of a replica directory."""
         if log_dir.EPOCH_CHECKPOINT not in folder.names:
             return NO_CHECKPOINT
-        file = folder.path / log_dir.EPOCH_CHECKPOINT
-        read = self.parse(file, lambda content: (checkpoints.leader_epoch_lines(content), sha256(content).hexdigest()), problems)
+        read = self.parse(folder, log_dir.EPOCH_CHECKPOINT, self._checkpoint, problems)
         if read is None:
-            left = self.parse(file, lambda content: (checkpoints.readable_epoch_lines(content), sha256(content).hexdigest()), [])
-            lines, digest = left or ([], None)
-            return EpochCheckpoint("unreadable", lines, (), digest)
-        lines, digest = read
-        healed = checkpoints.healed(lines)
-        remedy = "copy the replica's segments, too: whether the table is right, and the corrected lines, follow from its batches"
-        problems += _noted(file, "checkpoint-out-of-order", healed.notes, remedy)
-        state = "healed" if healed.notes else "ok" if lines else "empty"
-        return EpochCheckpoint(state, lines, healed.epochs, digest)
+            return self.parse(folder, log_dir.EPOCH_CHECKPOINT, _unreadable, []) or EpochCheckpoint("unreadable", (), ())
+        if read.notes:
+            remedy = "copy the replica's segments, too: whether the table is right, and the corrected lines, follow from its batches"
+            problems += _noted(folder.path / log_dir.EPOCH_CHECKPOINT, "checkpoint-out-of-order", read.notes, remedy)
+        return read
+
+    def _checkpoint(self, content: bytes) -> EpochCheckpoint:
+        if self._shared is None:
+            return _checkpoint(content)
+        found = self._shared.get(content)
+        if found is None:
+            found = self._shared[content] = _checkpoint(content)
+        return found
+
+
+def _checkpoint(content: bytes) -> EpochCheckpoint:
+    lines = tuple(checkpoints.leader_epoch_lines(content))
+    healed = checkpoints.healed(lines)
+    state = "healed" if healed.notes else "ok" if lines else "empty"
+    return EpochCheckpoint(state, lines, healed.epochs, sha256(content).hexdigest(), healed.notes)
+
+
+def _unreadable(content: bytes) -> EpochCheckpoint:
+    return EpochCheckpoint("unreadable", tuple(checkpoints.readable_epoch_lines(content)), (), sha256(content).hexdigest())
 
 
 def _offsets(content: bytes) -> tuple[list[checkpoints.OffsetLine], list[tuple[int, str]]]:

@@ -16,7 +16,14 @@ from replica_audit.errors import MetadataError
 from replica_audit.files.locations import located
 from replica_audit.files.opened import status
 from replica_audit.files.tree_walk import Folder, cannot_read, walk
-from replica_audit.formats.collection.broker_folder import CollectedLogDir, as_on_the_broker, log_dirs_of, problem_on_the_broker
+from replica_audit.formats.collection.broker_folder import (
+    CollectedLogDir,
+    MissingFiles,
+    OpenedCollections,
+    as_on_the_broker,
+    log_dirs_of,
+    problem_on_the_broker,
+)
 from replica_audit.formats.collection.collected_rows import COPY_AGAIN
 from replica_audit.formats.collection.manifest import MANIFEST, SEGMENTS_FILE, SMALL_FILES_FILE, UnknownVersionError, is_collected_log_dir
 from replica_audit.formats.dump import dump_texts
@@ -24,7 +31,15 @@ from replica_audit.formats.dump.dump_texts import DumpTexts
 from replica_audit.formats.log_dir import checkpoints
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.checkpoints import MetaProperties
-from replica_audit.formats.log_dir.small_files import NO_CHECKPOINT, NO_FILES, EpochCheckpoint, LogDirFiles, SmallFiles, why_offline
+from replica_audit.formats.log_dir.small_files import (
+    NO_CHECKPOINT,
+    NO_FILES,
+    EpochCheckpoint,
+    LogDirFiles,
+    SharedCheckpoints,
+    SmallFiles,
+    why_offline,
+)
 from replica_audit.formats.metadata.metadata_files import unread_text
 from replica_audit.model import INCOMPLETE_COLLECTION, NOT_OPENED, LogDirectory, Problem, ReplicaFiles, SegmentFile
 
@@ -51,11 +66,11 @@ def listed_replica(
         owner: the files of its log directory.
         own: such files as lie in the replica directory itself, where a copy of one partition was made by hand.
     """
-    collected = {*owner.offsets, *own.offsets}
+    key = (name.topic, name.partition)
 
     def offset(file: str) -> int | None:
-        found = [one.offset(file, (name.topic, name.partition)) for one in (owner, own)]
-        return found[1] if found[0] is None else found[0]
+        found = owner.offset(file, key)
+        return own.offset(file, key) if found is None else found
 
     is_unreadable = held.checkpoint.state == "unreadable"
     return ReplicaFiles(
@@ -67,15 +82,15 @@ def listed_replica(
         topic_id=held.topic_id,
         segments=held.segments,
         checkpoint_state=held.checkpoint.state,
-        checkpoint=tuple(held.checkpoint.lines),
+        checkpoint=held.checkpoint.lines,
         epochs=held.checkpoint.epochs,
         checkpoint_sha256=held.checkpoint.sha256,
         high_watermark=offset(log_dir.HIGH_WATERMARKS),
-        high_watermarks_collected=log_dir.HIGH_WATERMARKS in collected,
+        high_watermarks_collected=log_dir.HIGH_WATERMARKS in owner.offsets or log_dir.HIGH_WATERMARKS in own.offsets,
         recovery_point=offset(log_dir.RECOVERY_POINTS),
         log_start_offset=offset(log_dir.LOG_STARTS),
         cleaner_offset=offset(log_dir.CLEANER_OFFSETS),
-        cleaner_offsets_collected=log_dir.CLEANER_OFFSETS in collected,
+        cleaner_offsets_collected=log_dir.CLEANER_OFFSETS in owner.offsets or log_dir.CLEANER_OFFSETS in own.offsets,
         clean_shutdown=owner.clean_shutdown,
         clean_shutdown_epoch=owner.clean_shutdown_epoch,
         has_lock=owner.has_lock,
@@ -155,7 +170,7 @@ def misplaced(folder: Folder, small: SmallFiles) -> Iterator[Problem]:
     for file, parser in parsers.items():
         if file in folder.files:
             problems: list[Problem] = []
-            if small.parse(folder.path / file, parser, problems) is not None:
+            if small.parse(folder, file, parser, problems) is not None:
                 detail, remedy = (
                     "is not in a replica directory, and is not used",
                     "put it into the replica directory that it belongs to",
@@ -224,28 +239,28 @@ class ServerLog(NamedTuple):
 
 
 def replicas_of(
-    folder: Path, *, is_replica: bool = False, collections: dict[str, CollectedLogDir] | None = None
+    folder: Path, *, is_replica: bool = False, opened: OpenedCollections | None = None
 ) -> Iterator[ReplicaFiles | ServerLog | LogDirectory | Problem]:
     """Walk one broker's folder.
 
     Args:
         folder: the broker's; or, with `is_replica`, what is known to be one replica's.
         is_replica: whether it is that.
-        collections: takes the log directories of collections, by where the scans are of which `ReplicaFiles` says so.
+        opened: takes what is to be kept.
 
     Yields:
         One `ReplicaFiles` per replica directory, with its own problems in it, one `ServerLog` per log of the broker itself, one
         `LogDirectory` for each with a `meta.properties`, and one `Problem` for each that belongs to no replica.
     """
-    walk = _Walk()
+    walk = _Walk(None if opened is None else opened.checkpoints)
     walk.visit_all(folder, is_replica=is_replica)
-    if collections is not None:
-        collections |= {store.rows_path: store for store in walk.collected.values()}
+    if opened is not None:
+        opened.log_dirs.update({store.rows_path: store for store in walk.collected.values()})
     yield from walk.found(folder)
 
 
 class _Walk:
-    def __init__(self) -> None:
+    def __init__(self, shared: SharedCheckpoints | None) -> None:
         self.known: set[tuple[str, str]] = set()  # replicas
         self.log_dirs: dict[str, LogDirFiles] = {}
         self.metas: dict[str, checkpoints.MetaProperties] = {}  # of log directories
@@ -254,7 +269,7 @@ class _Walk:
         self.problems: list[Problem] = []
         self.replicas: dict[tuple[str, str], ReplicaFiles] = {}
         self.collected: dict[str, CollectedLogDir] = {}  # log directories of a collection, by where they are now
-        self.small = SmallFiles()
+        self.small = SmallFiles(shared)
         self.texts = DumpTexts(self.problems, unread_text)
         self.empty: list[Folder] = []
         self.copied: set[str] = set()  # log directories of which a small file of any replica was copied
@@ -278,7 +293,7 @@ class _Walk:
         refused = {problem.path for problem in self.problems if problem.kind == "directory" and problem.code in NOT_OPENED}
         for replica in self.replicas.values():
             told = as_on_the_broker(replica, self.collected.get(replica.log_dir))
-            yield replace(told, is_refused=True) if told.path in refused else told
+            yield replace(told, is_refused=True) if refused and told.path in refused else told
         yield from (ServerLog(path) for path in self.texts.server_logs)
         yield from self._log_directories(top)
         yield from (problem_on_the_broker(problem, self.collected.values()) for problem in self.problems)
@@ -347,9 +362,9 @@ class _Walk:
         if store is None or reason:
             self._tell(folder.path, "collection", INCOMPLETE_COLLECTION, f"left out: {reason}", COPY_AGAIN)
             return
+        missing = MissingFiles()
         try:
-            segments = store.segment_files() if store.captured else {}
-            missing = store.missing_files()
+            segments = store.segment_files(missing)
         except OSError as error:
             self.problems.append(cannot_read(store.store, "collection", error))
             return
@@ -358,19 +373,17 @@ class _Walk:
         except OSError as error:
             self.problems.append(cannot_read(store.small_files_path, "collection", error))
             return
-        kept, unusable = store.own_files()
-        self.small.kept |= kept
+        own, unusable = store.own_files()
         self.small.unread |= store.unread() | unusable
-        self._log_dir(store.listed())
+        self._log_dir(store.listed(None, own))
         parent = str(folder.path)
         self.problems += missing.problems(folder.path)
         for replica in store.said.replicas:
             name = log_dir.replica_directory(replica.directory)
             if name:
                 self._seen(parent, replica.directory, (*replica.files, *store.unread_of(replica)))
-                files = {} if small is None else small[replica.directory]
-                self.small.kept |= {f"{parent}/{replica.directory}/{file}": content for file, content in files.items()}
-                self._read_replica(store.listed(replica), parent, name, tuple(segments[replica.directory]))
+                contents = {} if small is None else small[replica.directory]
+                self._read_replica(store.listed(replica, contents), parent, name, tuple(segments[replica.directory]))
 
     def _holds_a_replica(self, folder: Folder, *, is_top: bool) -> bool:
         """By its files; not if it is a log directory, whose stray files make no replica, but an empty folder among replicas is one."""
@@ -410,7 +423,7 @@ class _Walk:
         self.small.marks(folder, found, self.problems)
         if log_dir.META_PROPERTIES in folder.names:
             self.identified.add(str(path))
-            meta = self.small.parse(path / log_dir.META_PROPERTIES, checkpoints.meta_properties, self.problems)
+            meta = self.small.parse(folder, log_dir.META_PROPERTIES, checkpoints.meta_properties, self.problems)
             if meta is not None:
                 self.metas[str(path)] = meta
                 if meta.refused is not None:
@@ -449,7 +462,7 @@ class _Walk:
         segments = tuple(segment_files(folder, problems, self.texts.takes_segment)) if collected is None else collected
         topic_id = None
         if log_dir.PARTITION_METADATA in folder.names:
-            topic_id = self.small.parse(path / log_dir.PARTITION_METADATA, checkpoints.topic_id, problems)
+            topic_id = self.small.parse(folder, log_dir.PARTITION_METADATA, checkpoints.topic_id, problems)
         if any(file in folder.files for file in log_dir.OFFSET_CHECKPOINTS):  # a copy of one partition, made by hand
             self.small.offset_checkpoints(folder, self.log_dirs.setdefault(str(path), LogDirFiles()), problems)
         found = self._files(path, parent, name, OwnFiles(segments, checkpoint, topic_id, problems))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
@@ -24,6 +25,7 @@ class EpochEntry(NamedTuple):
 
 EpochTable = tuple[EpochEntry, ...]
 EMPTY: EpochTable = ()
+_ENTRY = partial(tuple.__new__, EpochEntry)  # as `_make`, which looks at the length of each
 _EPOCH, _START = attrgetter("epoch"), attrgetter("start_offset")
 UNDEFINED = EpochEntry(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
 
@@ -32,7 +34,7 @@ def table(pairs: Iterable[tuple[int, int]]) -> EpochTable:
     """Pairs of (epoch, start offset), already in order, as a table; nothing is checked."""
     if isinstance(pairs, tuple) and all(type(one) is EpochEntry for one in pairs):
         return pairs
-    return tuple(map(EpochEntry._make, pairs))
+    return tuple(map(_ENTRY, pairs))
 
 
 def latest_epoch(entries: EpochTable) -> int:
