@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from replica_audit.formats.log_dir.names import METADATA_TOPIC
 from replica_audit.frozen import once
@@ -63,8 +63,7 @@ class SoundLog:
         return bool(self.epochs) and self.start == longer.start and self.end < longer.end and self.epochs == shared
 
 
-@dataclass(frozen=True, slots=True)
-class KnownReplica:
+class KnownReplica(NamedTuple):
     """A replica directory with its segments, ascending, and whether its broker ran when it was copied, None if unknown.
 
     `log` is what its segments come to; None where they are not sound.
@@ -89,8 +88,7 @@ class KnownReplica:
         return self.log
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A partition that may be healthy: `told` is what is known of it last, and `leader` the replica of which that says that it leads.
 
     `compaction`: whether batches may be missing without harm; `told` has it, too, as far as it is known.
@@ -376,8 +374,7 @@ def proven_healthy(known: KnownPartition, cluster: ClusterFacts) -> Candidate | 
     return one if all(holds(one) for holds in OF_ALL) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Healthy:
+class Healthy(NamedTuple):
     """A partition that is healthy, with what its groups find.
 
     `replicas` are its replicas as the rules see them, by broker; empty where no row asks a rule.

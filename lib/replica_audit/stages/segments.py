@@ -32,11 +32,10 @@ def scan(item: Item, mode: CompareMode, opened: OpenedCollections | None = None)
     """
     reading = item.value
     for topic, partition, made in _collected(reading, opened) if isinstance(reading, CollectedReading) else _read(reading.parts, mode):
-        of_partition = item._replace(topic=topic, partition=partition, size_bytes=0)
-        yield of_partition._replace(value=made)
+        yield Item(item.cluster_id, topic, partition, item.broker_id, made, item.is_audited)
         spans = made.segment.producers.spans if made.segment.producers else ()
         if ids := tuple(sorted({span.producer_id for span in spans if span.open_first_offset >= 0})):
-            yield of_partition._replace(value=OpenProducers(ids))
+            yield Item(item.cluster_id, topic, partition, item.broker_id, OpenProducers(ids), item.is_audited)
 
 
 def _read(parts: Iterable[SegmentPart], mode: CompareMode) -> Iterator[tuple[str, int, ScannedSegment]]:

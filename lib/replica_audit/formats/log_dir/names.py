@@ -174,5 +174,7 @@ def is_unfinished(name: str) -> bool:
 
 def topic_filter(topics: str) -> Callable[[str], bool]:
     """A test of a topic's name: its whole must match the regular expression `topics` (Python's syntax); every name passes an empty one."""
-    pattern = re.compile(topics or ".*", re.DOTALL)
+    if not topics:
+        return lambda name: True
+    pattern = re.compile(topics, re.DOTALL)
     return lambda name: pattern.fullmatch(name) is not None
