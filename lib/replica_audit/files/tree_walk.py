@@ -125,7 +125,7 @@ class Folder:
     files: tuple[str, ...]
     folders: tuple[str, ...]
     others: tuple[str, ...]
-    contents: Mapping[str, bytes] = field(default_factory=dict)
+    contents: Mapping[str, bytes] = field(default_factory=dict, compare=False)
 
     @property
     def names(self) -> tuple[str, ...]:
