@@ -1,10 +1,10 @@
 """Audit the sample, or other inputs, on other releases of Spark, and compare every row with those of `triage`, which knows no Spark.
 
-    .venv/bin/python tools/spark_versions.py [--input DIR] [SPARK=DELTA[/connect] ...]     prints the table of docs/installing.md
+    .venv/bin/python tools/spark_versions.py [--once] [--input DIR] [SPARK=DELTA[/connect] ...]   prints the table of docs/installing.md
 
 Each Spark is installed by pip into .cache/sparks, with its Delta and the jars of that, which come through the Ivy that it ships; all other
-packages are those of this environment. Each audits twice into a directory, then once into a schema of its catalog; `/connect`: through a
-Spark Connect server on this machine. Exit code 1 if any row differs.
+packages are those of this environment. Each audits twice into a directory, then once into a schema of its catalog (`--once`: only once,
+into a directory); `/connect`: through a Spark Connect server on this machine. Exit code 1 if any row differs.
 """
 
 from __future__ import annotations
@@ -39,14 +39,16 @@ _SETTINGS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "3",
+    "spark.databricks.delta.snapshotPartitions": "1",
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
 _SESSION = """
 import json, sys
 from pyspark.sql import SparkSession
-where, settings, warehouse, *inputs = sys.argv[1:]
+where, settings, once, warehouse, *inputs = sys.argv[1:]
 builder = SparkSession.builder.remote(where) if where.startswith("sc:") else SparkSession.builder.master(where)
 for name, value in json.loads(settings).items():
     builder = builder.config(name, value)
@@ -56,6 +58,8 @@ _AUDITS = f"""{_SESSION}
 from replica_audit.spark import audit
 settings = {AUDIT!r}
 first = audit(spark, inputs, warehouse, settings=settings, run_id="one")
+if once:
+    sys.exit()
 again = audit(spark, inputs, warehouse, settings=settings, run_id="two")
 found, seen_again = first.rows("findings").count(), again.rows("findings").where("status = 'persisting'").count()
 assert found == seen_again > 0, (found, seen_again)
@@ -100,7 +104,7 @@ class Release:
             yield "org.apache.spark", f"spark-connect_{self.scala}", self.spark
 
 
-def main(releases: Sequence[str], inputs: Sequence[Path]) -> int:
+def main(releases: Sequence[str], inputs: Sequence[Path], *, once: bool) -> int:
     """Try each release; 0 if every row of every table is equal on all."""
     expected = _expected(inputs)
     python = ".".join(map(str, sys.version_info[:2]))
@@ -108,8 +112,8 @@ def main(releases: Sequence[str], inputs: Sequence[Path]) -> int:
     differs = False
     for release in map(Release.of, releases):
         with tempfile.TemporaryDirectory(prefix="spark-versions-") as work:
-            seconds = _audited(release, Path(work), inputs)
-            found = [_rows(Path(work) / place) for place in ("warehouse", "spark-warehouse")]
+            seconds = _audited(release, Path(work), inputs, once=once)
+            found = [_rows(Path(work) / place) for place in ("warehouse", "spark-warehouse")[: 1 if once else 2]]
         different = sum(((one - expected) + (expected - one)).total() for one in found)
         differs |= bool(different)
         session = "Connect" if release.is_connect else "classic"
@@ -122,7 +126,7 @@ def _print(line: str) -> None:
     print(line, flush=True)  # noqa: T201 - a command
 
 
-def _audited(release: Release, work: Path, inputs: Sequence[Path]) -> float:
+def _audited(release: Release, work: Path, inputs: Sequence[Path], *, once: bool) -> float:
     """Audit with a release; returns the seconds that it took."""
     packages, jars = [_packages(release)], _jars(release)
     if release.is_connect:
@@ -138,7 +142,7 @@ def _audited(release: Release, work: Path, inputs: Sequence[Path]) -> float:
     begun = time.monotonic()
     with _served(release, settings, environment, work) as where:
         given = {} if release.is_connect else settings
-        call = [sys.executable, "-c", _AUDITS, where, json.dumps(given), work / "warehouse", *inputs]
+        call = [sys.executable, "-c", _AUDITS, where, json.dumps(given), "once" if once else "", work / "warehouse", *inputs]
         subprocess.run(call, check=True, env=environment, cwd=work)  # noqa: S603
     return time.monotonic() - begun
 
@@ -156,7 +160,7 @@ def _served(release: Release, settings: dict[str, str], environment: dict[str, s
         "spark.connect.grpc.binding.port": str(port),
         "spark.connect.grpc.binding.address": "127.0.0.1",
     }
-    call = [sys.executable, "-c", _SERVER, "local[2]", json.dumps(settings | serving), "none"]
+    call = [sys.executable, "-c", _SERVER, "local[2]", json.dumps(settings | serving), "", "none"]
     with subprocess.Popen(call, env=environment, cwd=work, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:  # noqa: S603
         assert server.stdout and server.stdin  # noqa: S101
         try:
@@ -229,7 +233,8 @@ def _counted(tables: dict[str, Any]) -> Counter[str]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("releases", nargs="*", default=RELEASES, metavar="SPARK=DELTA[/connect]")
-    parser.add_argument("--input", type=Path, nargs="+", default=SAMPLE, metavar="DIR")
+    parser.add_argument("--input", type=Path, action="append", metavar="DIR")
+    parser.add_argument("--once", action="store_true")
     given = parser.parse_args()
     CACHE.mkdir(parents=True, exist_ok=True)
-    sys.exit(main(given.releases, [path.absolute() for path in given.input]))
+    sys.exit(main(given.releases, [path.absolute() for path in given.input or SAMPLE], once=given.once))

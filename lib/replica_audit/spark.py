@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from replica_audit import acknowledged as acknowledgements
 from replica_audit import config, pipeline
 from replica_audit.config import Settings
+from replica_audit.engine.releases import is_connect
 from replica_audit.errors import UsageError
 from replica_audit.progress import TellsEvent
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
@@ -25,7 +26,7 @@ from replica_audit.storage.warehouse.tables import DeltaWarehouse
 
 __all__ = ["AuditResult", "Settings", "audit"]
 
-_SPARKS = ("4.1", "4.2")  # whose rows tools/spark_versions.py compares
+_SPARKS = ("3.5", "4.0", "4.1", "4.2")  # whose rows tools/spark_versions.py compares
 
 _TABLES = {table.name: table for table in TABLES}
 
@@ -76,7 +77,8 @@ def audit(
     """Audit clusters, and write what is found to Delta tables.
 
     Args:
-        spark: a session of this process with Delta (no Spark Connect). None of its settings is changed, nor what else runs in it.
+        spark: a session with Delta. None of its settings is changed, nor what else runs in it; a session of Spark Connect, which has no
+            second one beside it, has two settings changed until the audit ends, if there is much to read.
         inputs: directories with one folder per broker, or folders of such directories, as of `audit --input`.
         warehouse: where the tables are: a directory, a URI, or `catalog.schema`.
         settings: as of conf/audit.yaml, by name or as `Settings`; None: those of the environment, and defaults.
@@ -88,13 +90,14 @@ def audit(
         tell: takes the progress, event by event.
 
     Raises:
-        UsageError: this is another Spark than 4.1 or 4.2, the inputs contradict each other, nothing in them can be audited, or another
+        UsageError: this is another Spark than 3.5 to 4.2, the inputs contradict each other, nothing in them can be audited, or another
             process makes the run.
         ConfigError: a setting, or the file of known findings, is wrong.
         OutputError: the warehouse or Spark's working directory cannot be written, or rows were lost on the way.
     """
-    if not isinstance(spark, SparkSession):
-        raise UsageError("an audit needs a session of Spark in this process; one of Spark Connect does not do")
+    kind: type[Any] = type(spark)
+    if not (issubclass(kind, SparkSession) or is_connect(spark)):
+        raise UsageError(f"an audit needs a session of Spark; this is of the class {kind.__name__}")
     refuse_untried(spark.version)
     run_id, run_date = run_id or new_run_id(), run_date or datetime.now(UTC).date()
     refuse_run_id(run_id)
@@ -123,5 +126,5 @@ def refuse_untried(version: str) -> None:
     """
     if ".".join(version.split(".")[:2]) not in _SPARKS:
         raise UsageError(
-            f"Spark {version} cannot run an audit: use Spark {' or '.join(_SPARKS)} with Delta Lake 4.4, or `triage`, which needs none"
+            f"Spark {version} cannot run an audit: use Spark {', '.join(_SPARKS[:-1])} or {_SPARKS[-1]}, or `triage`, which needs none"
         )

@@ -17,7 +17,7 @@ import pytest
 from replica_audit import cli
 from replica_audit.config import Settings
 from replica_audit.errors import ConfigError, UsageError
-from replica_audit.spark import audit
+from replica_audit.spark import audit, refuse_untried
 from replica_audit.storage import session as sessions
 from tests.support.engines import differing_tables
 
@@ -133,8 +133,19 @@ def test_what_no_audit_can_be_made_of(spark: SparkSession, tmp_path: Path) -> No
         audit(spark, LOSS, tmp_path, run_id="a b")
     with pytest.raises(UsageError, match="nothing to audit"):
         audit(spark, tmp_path / "none", tmp_path / "warehouse")
-    with pytest.raises(UsageError, match="a session of Spark in this process"):
+    with pytest.raises(UsageError, match="a session of Spark; this is of the class object"):
         audit(object(), LOSS, tmp_path)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("version", ["3.4.4", "4.3.0", "5.0.0"])
+def test_a_spark_on_which_no_rows_were_compared_is_refused(version: str) -> None:
+    with pytest.raises(UsageError, match=f"Spark {version} cannot run an audit: use Spark 3.5, 4.0, 4.1 or 4.2, or `triage`, which"):
+        refuse_untried(version)
+
+
+@pytest.mark.parametrize("version", ["3.5.0", "4.0.5", "4.1.4", "4.2.1", "4.2.0-amzn-1"])
+def test_others_are_not(version: str) -> None:
+    refuse_untried(version)
 
 
 def test_the_command_is_one_caller(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
+from replica_audit.engine.releases import is_connect
 from replica_audit.errors import OutputError
 from replica_audit.rows import AUDIT_RUNS
 from replica_audit.storage.warehouse.commits import CommitConflictError
@@ -148,7 +149,8 @@ def told(error: BaseException, spark: SparkSession, warehouse: str) -> OutputErr
         return OutputError(f"warehouse {warehouse}: commits of other audits always came first; give the same --run-id again")
     if (removed := removal(warehouse)) is not None:
         return removed
-    place, working = warehouse_place(warehouse), working_places(spark.sparkContext.getConf())
+    place = warehouse_place(warehouse)
+    working = () if is_connect(spark) else working_places(spark.sparkContext.getConf())  # of a server that may be elsewhere
     for each in (place, *working):
         if each is not None and (code := fault_of(each.path)) is not None:
             return OutputError(_sentence(each, code))
@@ -156,7 +158,9 @@ def told(error: BaseException, spark: SparkSession, warehouse: str) -> OutputErr
     if any(words in line.lower() for line in said for words in _FULL):
         # what was being written was taken away again, and the space is back
         of_tables = place is not None and any(str(place.path) in line for line in said)
-        return OutputError(_sentence(place if of_tables and place else working[0], errno.ENOSPC))
+        full = place if of_tables and place else next(iter(working), None)
+        if full is not None:
+            return OutputError(_sentence(full, errno.ENOSPC))
     return _of_tables(error, warehouse)
 
 
