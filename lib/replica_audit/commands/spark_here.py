@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -39,6 +40,7 @@ def prepare(command: Command) -> None:
         AuditError: the extra, Java or the jars are missing, or another machine is to run Spark.
     """
     require(command.name, SPARK)
+    refuse_spark(command.name, version("pyspark"))
     master = os.environ.get("SPARK_MASTER", "") or "local[*]"
     if not re.fullmatch(r"local(\[.*\])?", master):
         raise UsageError(
@@ -54,6 +56,20 @@ def prepare(command: Command) -> None:
     os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*flags(command.name, master, jars), *_more(), "pyspark-shell"])
     os.environ["SPARK_LAUNCHER_OPTS"] = f"{os.environ.get('SPARK_LAUNCHER_OPTS', '')} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     spark_process.start()
+
+
+def refuse_spark(name: str, found: str) -> None:
+    """Refuse a Spark that the Delta Lake jars are not for.
+
+    Raises:
+        UsageError: so it is; says which one they are for.
+    """
+    wanted = re.findall(r"delta-spark_([0-9.]+)_", shipped("conf/ivy.xml").read_text(encoding="utf-8"))[0]
+    if not found.startswith(f"{wanted}."):
+        raise UsageError(
+            f"{COMMAND} {name} starts Spark {wanted}, and Spark {found} is installed: pip install 'pyspark~={wanted}.0', or call "
+            "replica_audit.spark.audit with a session of your own"
+        )
 
 
 def flags(name: str, master: str, jars: Path) -> list[str]:
