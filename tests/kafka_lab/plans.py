@@ -24,7 +24,7 @@ from tests.kafka_lab.node import State
 from tests.kafka_lab.perform import perform
 from tests.kafka_lab.snapshot import copy_all
 from tests.kafka_lab.starts import damage, each_history, is_intact, keep_files
-from tests.live.plan_steps import Operator, tools
+from tests.live.plan_steps import Operator, StopsHereError, tools
 
 Place = tuple[str, int]
 _SETTLES_S = 120.0
@@ -38,6 +38,7 @@ class Planned:
 
     histories: int = 0
     failed: int = 0
+    stopped: int = 0
     partitions: int = 0
     steps: int = 0
     cut: int = 0
@@ -49,6 +50,7 @@ class Planned:
         self.histories += other.histories
         self.partitions += other.partitions
         self.steps += other.steps
+        self.stopped += other.stopped
         self.cut += other.cut
         self.saved += other.saved
         self.differences += other.differences
@@ -56,7 +58,7 @@ class Planned:
     def __str__(self) -> str:
         return (
             f"{self.histories} histories ({self.failed} more could not be performed), {self.partitions} partitions, {self.steps} steps: "
-            f"{len(self.differences)} differences; {self.cut} replicas cut as planned, {self.saved} batches that only copies have"
+            f"{len(self.differences)} differences; {self.stopped} stopped where the plan says so; {self.cut} replicas cut as planned, {self.saved} batches that only copies have"
         )
 
 
@@ -64,11 +66,11 @@ def plans_in(lab: Lab, java: JavaClient, history: History, keep: Path | None) ->
     """Perform a history on a laboratory where all brokers run, stop and damage some, and do what the plan says."""
     chance = random.Random(f"plans {history.seed}")  # noqa: S311
     perform(lab, java, history)
-    stopped = _stop_some(lab, history, chance)
-    planted = [line for broker in stopped for line in damage(lab.brokers[broker], history, chance)]
+    down = _stop_some(lab, history, chance)
+    planted = [line for broker in down for line in damage(lab.brokers[broker], history, chance)]
     work = Path(tempfile.mkdtemp(prefix="plans-", dir=lab.root))
     before, plan = copy_all(lab, work / "before"), work / "plan"
-    differences, steps = [], []
+    differences, steps, stopped = [], [], 0
     code = cli.main(["triage", "--input", str(before), "--plan", str(plan)])
     operator = Operator(lab, tools(lab, work / "bin"), work / "safe", before)
     if code not in _ENDS or not (plan / "PLAN.md").exists():
@@ -76,6 +78,8 @@ def plans_in(lab: Lab, java: JavaClient, history: History, keep: Path | None) ->
     else:
         try:
             steps = operator.do(plan)
+        except StopsHereError:
+            stopped = 1
         except (AssertionError, LabError) as error:
             differences.append(f"step {operator.step.title!r}: {error}")
     after = _settled(lab, history, work / "after")
@@ -83,7 +87,7 @@ def plans_in(lab: Lab, java: JavaClient, history: History, keep: Path | None) ->
     gone, copied = set(_gone(before, after, compacted)), set(_held(work / "safe"))
     differences += [f"{topic}-{partition}: offsets {one.base} to {one.last} are gone" for (topic, partition), one in sorted(gone - copied)]
     cut = 0
-    if (plan / "truncations.csv").exists() and not differences:
+    if (plan / "truncations.csv").exists() and not differences and not stopped:
         running = {broker.node_id for broker in lab.up}
         for row in (row for row in _planned(plan) if {int(row["broker"]), int(row["leader"])} <= running):
             cut += 1
@@ -93,6 +97,7 @@ def plans_in(lab: Lab, java: JavaClient, history: History, keep: Path | None) ->
         histories=1,
         partitions=history.partitions,
         steps=len(steps),
+        stopped=stopped,
         cut=cut,
         saved=len(gone & copied),
         differences=differences,

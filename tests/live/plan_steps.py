@@ -86,6 +86,10 @@ def printed_steps(folder: Path) -> list[PrintedStep]:
     return found
 
 
+class StopsHereError(Exception):
+    """What a line tells one to stop at is so: the cluster has gone on since it was audited."""
+
+
 class Operator:
     """Somebody who does what a plan says, and nothing else. `safe` is where copies go, `audited` the copy that the plan is about."""
 
@@ -103,6 +107,8 @@ class Operator:
             r"# on each broker, stopped or from a snapshot: mkdir -p SAFE_PLACE/broker-BROKER_ID; .*": lambda: None,
             r"# cp -a LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/": self._copy,
             r"# on its host, in a copy of this folder: (?:DIR_\d+=LOG_DIR )+(?:ASIDE=SAFE_PLACE )?sh (checkpoints/\S+)": self._in_place,
+            r"# on the host of broker (\d+), in each log directory that holds (.*): rm (\S+)": self._remove_marker,
+            r"# cat LOG_DIR/DIRECTORY/partition.metadata   # has the topic id": self._every_topic_is_named,
             r"# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/DIRECTORY.*": lambda: None,
             r"# (add it|audit again|look into SAVED|save the records|start one consumer|stop the consumers) .*": lambda *_: None,
             r"# (the records themselves|\(after `triage`).*": lambda *_words: None,
@@ -138,8 +144,9 @@ class Operator:
             return
         if not line.startswith("#"):
             self.printed = self.shell(line, self.folder)
-            if told := re.search(r"# (.*): `Leader` is not (\d+), nor is \2 in `Isr` or `Elr`: else stop here", line):
-                assert not _may_lead(self.printed, told[1].split(", "), int(told[2]))
+            told = re.search(r"# (.*): `Leader` is not (\d+), nor is \2 in `Isr` or `Elr`: else stop here", line)
+            if told and _may_lead(self.printed, told[1].split(", "), int(told[2])):
+                raise StopsHereError(line)
             return
         for pattern, act in self._by_hand.items():
             if told := re.fullmatch(pattern, line):
@@ -191,6 +198,17 @@ class Operator:
         own["ASIDE"].mkdir(parents=True, exist_ok=True)
         said = " ".join(f"{name}={shlex.quote(str(place))}" for name, place in own.items())
         self.shell(f"{said} sh {script}", self.folder)
+
+    def _every_topic_is_named(self) -> None:
+        found = re.search(r" on broker (\d+)", self.step.title)
+        assert found
+        for directory in self.lab.brokers[int(found[1])].folder.glob("data-*/*-[0-9]*"):
+            assert (directory / "partition.metadata").exists() or "." in directory.name, directory
+
+    def _remove_marker(self, broker: str, partitions: str, name: str) -> None:
+        folder = self.lab.brokers[int(broker)].folder
+        for log_dir in {found.parent for one in partitions.split(", ") for found in folder.glob(f"*/{one}")}:
+            (log_dir / name).unlink()
 
     def _not_running(self, brokers: str) -> None:
         for broker in brokers.split(", "):

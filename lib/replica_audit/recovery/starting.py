@@ -366,7 +366,8 @@ class _Maker:
         if work:
             yield f"# on its host, in a copy of this folder: {work.line}"
         if torn:
-            yield f"# on its host, in each log directory of these replicas: rm {_MARKER}"
+            named = some([visible(f"{topic}-{partition}") for topic, partition, _broker in torn])
+            yield f"# on the host of broker {broker}, in each log directory that holds {named}: rm {_MARKER}"
         later = sorted({rival for one in rows for rival in one.rivals} - {*stopped})
         if later:
             them = ("it leads", "it") if len(later) == 1 else ("they lead", "them")
