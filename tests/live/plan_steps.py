@@ -186,7 +186,8 @@ class Operator:
             self._start(str(broker))
 
     def _stop(self, broker: str) -> None:
-        self.lab.brokers[int(broker)].terminate()
+        if self.lab.brokers[int(broker)].state is State.UP:
+            self.lab.brokers[int(broker)].terminate()
 
     def _in_place(self, script: str) -> None:
         """The audit read copies: the broker's own log directories are given, as the plan says."""
