@@ -27,9 +27,9 @@ from typing import Any
 from replica_audit.config import Settings
 from replica_audit.errors import AuditError
 from replica_audit.local_run import triage
+from replica_audit.past.explained import Explainer
 from replica_audit.past.run import PastRun
-from replica_audit.past.unstored_rows import WithUnstored
-from replica_audit.report.facts import explanation, question
+from replica_audit.report.facts import question
 from replica_audit.report.text import explanation_text
 from replica_audit.rows import TABLES
 
@@ -61,7 +61,7 @@ def _facts_of_run(path: str, name: str, settings: Settings, *, texts: bool) -> I
 def _texts(path: str, run: PastRun) -> Iterator[dict[str, Any]]:
     from replica_audit.commands.plan import write_plan
 
-    found = run.tables.dataset("findings")
+    found, explainer = run.tables.dataset("findings"), Explainer(run.tables)
     partitions = (
         {(row["cluster_id"], row["topic"], row["partition"]) for row in found.to_table().to_pylist()} if found is not None else set()
     )
@@ -69,7 +69,7 @@ def _texts(path: str, run: PastRun) -> Iterator[dict[str, Any]]:
         if topic is not None and number is not None:
             asked = question.Question(topic=topic, partition=number, run_id=RUN_ID, cluster_id=cluster)
             try:
-                text = explanation_text.render(explanation.explain(WithUnstored(run.tables), asked))
+                text = explanation_text.render(explainer.explain(asked))
             except AuditError as error:
                 text = str(error)
             yield {"input": path, "table": "explain", "row": {"partition": f"{topic}-{number}", "text": text}}

@@ -58,7 +58,8 @@ class Planned:
     def __str__(self) -> str:
         return (
             f"{self.histories} histories ({self.failed} more could not be performed), {self.partitions} partitions, {self.steps} steps: "
-            f"{len(self.differences)} differences; {self.stopped} stopped where the plan says so; {self.cut} replicas cut as planned, {self.saved} batches that only copies have"
+            f"{len(self.differences)} differences; {self.stopped} stopped where the plan says so; {self.cut} replicas cut as planned, "
+            f"{self.saved} batches that only copies have"
         )
 
 

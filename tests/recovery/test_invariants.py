@@ -106,7 +106,9 @@ def test_nobody_leads_whose_election_loses_nobody_knows_what() -> None:
 def test_nothing_is_done_with_what_is_a_guess(action: Action) -> None:
     guessed = replace(CUT, verdicts=(replace(CUT.verdicts[0], leader_source="inferred"),))
     assert 3 in broken(guessed, SAVED, step(RUNS, action))
-    assert 3 not in broken(guessed, SAVED, step(ASKED, AskForInput((("t", 0, 2),), "the metadata")))
+    assert 3 not in broken(
+        guessed, SAVED, step(ASKED, AskForInput(replicas=(("t", 0, 2),), wanted="the metadata", why="who leads is a guess"))
+    )
 
 
 ILL = facts(

@@ -51,7 +51,7 @@ def test_a_broker_that_runs_and_would_be_elected_instead_is_stopped_and_started_
     assert made.steps[0].commands[0] == "# stop broker 1: else it leads instead; a step below starts it again"
     others = roles("other", 1, 2, leader=1, isr=(1,), unclean_leader_election=True)
     (refused,) = planned(replace(found, roles=(*found.roles, *others))).refusals
-    assert (refused.what, refused.where) == ("elect a leader of", ("`t-0`",))
+    assert (refused.what, refused.of) == ("elect a leader of", (("t", 0),))
     assert refused.why.startswith("broker 1 runs and would be elected instead; if it stops")
 
 
@@ -63,7 +63,7 @@ def test_an_unclean_election_of_a_whole_topic_gives_no_other_partition_a_leader(
     found = facts(offline=(first, second), roles=both, kafka_version="2.3.1")
     made = planned(found)
     assert not [action for action in actions(made) if isinstance(action, Elect)]
-    assert {one.where for one in made.refusals if one.what == "elect a leader of"} == {("`t-0`",), ("`t-1`",)}
+    assert {one.of for one in made.refusals if one.what == "elect a leader of"} == {(("t", 0),), (("t", 1),)}
     since = planned(
         replace(found, kafka_version="2.4.0", roles=(*roles("t", 2, 3), *(replace(one, partition=1) for one in roles("t", 3, 2))))
     )

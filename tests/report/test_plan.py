@@ -26,7 +26,7 @@ from replica_audit.recovery.document import render_plan
 from replica_audit.recovery.facts import RecoveryFacts
 from replica_audit.recovery.names import file_name
 from replica_audit.recovery.steps import GroupPolicy, Plan, SetAside, Stage, StartBroker
-from replica_audit.report.advice.decisions import decisions
+from replica_audit.report.sections.decisions import decisions
 from replica_audit.report.facts.due_facts import due_of
 from replica_audit.rows.codes import Cause
 from replica_audit.rows.findings import ElectionChoice, RunFinding
@@ -168,7 +168,7 @@ def facts(**fields: Any) -> RecoveryFacts:
 
 
 def plan_of(found: RecoveryFacts, policy: GroupPolicy) -> Plan:
-    return recovery_plan.plan_of(found, policy, [one.text for one in decisions(due_of(found))])
+    return recovery_plan.plan_of(found, policy)
 
 
 def files(plan: Plan) -> dict[str, str]:
@@ -177,7 +177,7 @@ def files(plan: Plan) -> dict[str, str]:
 
 def test_a_clean_cluster_has_an_empty_plan_that_says_so() -> None:
     plan = plan_of(facts(), RE_READ)
-    assert (plan.steps, plan.refusals, plan.presumptions, plan.decisions) == ((), (), (), ())
+    assert (plan.steps, plan.refusals, plan.presumptions) == ((), (), ())
     assert "the plan is empty" in render_plan(plan)
     assert "Afterwards" not in render_plan(plan)
     assert "Step 1" not in render_plan(plan)
@@ -194,7 +194,6 @@ def test_an_unclean_election_names_its_rivals_its_price_and_the_file() -> None:
     assert "broker 1 must not run yet" in elect.commands[0], "it is before broker 2 in the assignment, broker 3 is not"
     assert elect.title == "Start broker 2: leads 1 partition (by an unclean election); loses 3 records, not proven to have been committed"
     assert "Any other leader: broker 1 loses 9 records, 4 of them committed." in elect.reasons[0]
-    assert plan.decisions[0].startswith("1 partition has no leader (t-0): an unclean election of broker 2 is the best choice; 3 records")
     assert {row[0] for row in list(csv.reader(io.StringIO(files(plan)["save-first.csv"])))[1:]} == {"1", "3"}
     assert "elect-preferred.json" in files(plan)
 
@@ -273,8 +272,9 @@ def test_a_follower_that_will_truncate_is_started_after_the_copies() -> None:
     other = plan_of(replace(found, verdicts=(replace(agrees, divergence_offset=7),)), RE_READ)
     assert [step.stage for step in other.steps] == [Stage.COPY, Stage.START]
     gone = plan_of(replace(found, verdicts=(replace(cut, already_truncated=True),)), RE_READ)
-    assert gone.steps == ()
-    assert "already truncated" in gone.decisions[0]
+    (kept,) = gone.steps
+    assert kept.title == "Save the records that only the audited copy of broker 2 holds"
+    assert "truncated since it was copied" in kept.reasons[0]
 
 
 @pytest.mark.parametrize(
@@ -785,7 +785,7 @@ def test_a_group_that_no_command_line_can_name_is_refused(name: str) -> None:
     assert [one for one in files(plan) if one.endswith(".csv")] == ["reset-g.csv"]
     assert not any("\0" in content for content in files(plan).values())
     (refused,) = plan.refusals
-    assert refused.where == ("`t-0`",)
+    assert refused.of == (("t", 0),)
     assert "no command line can name the group" in refused.why
 
 
@@ -860,7 +860,6 @@ def test_who_may_be_elected_cleanly_is_not_started_before_the_better_leader() ->
     first, second = (step for step in plan.steps if ": leads" in step.title)
     assert "# broker 2 must not run yet, else it leads instead: stop it" in first.commands
     assert not any("must not run" in line for line in second.commands)
-    assert "Do not start all brokers at once" in plan.decisions[-1]
 
 
 def test_where_partitions_contradict_each_other_the_smaller_loss_gives_way() -> None:
@@ -871,7 +870,7 @@ def test_where_partitions_contradict_each_other_the_smaller_loss_gives_way() -> 
     assert _led(plan) == ["Start broker 2"]
     assert json.loads(files(plan)["elect-unclean.json"])["partitions"] == [{"topic": "b", "partition": 0}]
     (refusal,) = plan.refusals
-    assert (refusal.what, refusal.where) == ("elect broker 1 for", ("`a-0`",))
+    assert (refusal.what, refusal.of) == ("elect broker 1 for", (("a", 0),))
     assert "when broker 2 starts it leads by itself, and that loses 3 records" in refusal.why
     alone = plan_of(replace(found, offline=found.offline[:1]), RE_READ)
     assert not alone.refusals, "without the other one there is no contradiction"
@@ -899,7 +898,6 @@ def test_a_cluster_that_was_shut_down_is_started_in_order_if_something_else_is_o
     found = facts(offline=(stopped, _isr("a", 3, 2, loses=1, instead=9)), roles=(*roles("b", 2, 3), *roles("a", 3, 2)))
     plan = plan_of(found, RE_READ)
     assert _led(plan) == ["Start broker 3", "Start broker 2"]
-    assert not any("was stopped cleanly" in text for text in plan.decisions)
 
 
 def test_who_truncates_what_under_each_candidate() -> None:
@@ -938,7 +936,7 @@ def test_who_truncates_what_under_each_candidate() -> None:
 def test_refusals_of_one_kind_are_one_line() -> None:
     found = facts(offline=tuple(offline("t", candidate(2, unread_replicas=1), partition=number) for number in range(30)))
     (refusal,) = plan_of(found, RE_READ).refusals
-    assert len(refusal.where) == 30
+    assert len(refusal.of) == 30
     assert "`t-19` and 10 more: 1 other replica could not be read" in render_plan(plan_of(found, RE_READ))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from replica_audit.protocol.transactions.open_transactions import HangsBecause
-from replica_audit.report.advice.partition_remedies import in_short
+from replica_audit.report.sections.transactions import in_short
 from replica_audit.report.document import Block, Exact, Heading, Sentence
 from replica_audit.report.facts.explanation import explain
 from replica_audit.report.facts.question import Question
@@ -238,16 +238,13 @@ def test_hostile_names_are_shown_as_escapes() -> None:
 def test_a_list_of_findings_says_it_in_short() -> None:
     row = {name: value for name, value in opened(may_be_committed=True, waiting_groups=("g",)).items() if name not in KEYS}
     one = HangingTransaction(**row)
-    alone_, save, then = in_short([one], "orders", 0)
-    assert then == "how to end them then is in `explain`.", "no plan ends it either"
+    alone_, save, then = in_short([one])
+    assert then == "to end it: the plan has the command."
     assert alone_.startswith("why: its coordinator completed it")
     assert alone_.endswith("Group g has committed there: with read_committed it is stuck.")
-    assert save.startswith("save first: the records of the one from offset 10 (pay).")
-    end, line = list(in_short([replace(one, may_be_committed=False)], "orders", 0))[1:3]
-    assert end == "to end it:"
-    assert line == "kafka-transactions.sh --bootstrap-server BROKER:PORT abort --topic orders --partition 0 --start-offset 10"
-    assert isinstance(line, CommandLine)
-    assert next(iter(in_short([one, one], "orders", 0))).startswith("why the first: ")
+    assert save.startswith("save first: ")
+    assert len(list(in_short([replace(one, may_be_committed=False)]))) == 2
+    assert next(iter(in_short([one, one]))).startswith("why the first: ")
 
 
 def gap(**changed: Any) -> Row:

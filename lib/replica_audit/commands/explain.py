@@ -35,8 +35,8 @@ examples:
 
 
 def _explain(given: argparse.Namespace) -> int:
-    from replica_audit.past.unstored_rows import WithUnstored
-    from replica_audit.report.facts import explanation, question
+    from replica_audit.past.explained import Explainer
+    from replica_audit.report.facts import question
     from replica_audit.report.facts.question import whole_run
     from replica_audit.report.text import explanation_text
     from replica_audit.storage.warehouse.reader import WarehouseTables
@@ -45,7 +45,7 @@ def _explain(given: argparse.Namespace) -> int:
     asked = question.Question(topic=topic, partition=partition, run_id=given.run_id, cluster_id=given.cluster, follower_id=given.follower)
     tables = WarehouseTables(given.warehouse)
     whole_run(tables, run_id=given.run_id, cluster_id=given.cluster)
-    show(explanation_text.render(explanation.explain(WithUnstored(tables), asked), protocols=given.protocols))
+    show(explanation_text.render(Explainer(tables).explain(asked), protocols=given.protocols))
     return 0
 
 

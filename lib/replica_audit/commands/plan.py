@@ -104,10 +104,8 @@ def write_plan(run: PastRun, flag: str, folder: Path, policy: str, cluster: str 
 def _planned(facts: RecoveryFacts, policy: str) -> Plan:
     from replica_audit.recovery.plan import plan_of
     from replica_audit.recovery.steps import GroupPolicy
-    from replica_audit.report.advice.decisions import decisions
-    from replica_audit.report.facts.due_facts import due_of
 
-    return plan_of(facts, GroupPolicy(policy), [one.text for one in decisions(due_of(facts))])
+    return plan_of(facts, GroupPolicy(policy))
 
 
 def _files(run: PastRun, plan: Plan, gone: Sequence[int] | None) -> Iterator[tuple[str, str, bool]]:

@@ -87,9 +87,9 @@ def write_page(run: PastRun, flag: str, output: Path, top: int | None = None) ->
 
 def page(run: PastRun, top: int) -> str:
     """The HTML page of a run, with its worst `top` findings."""
+    from replica_audit.past.explained import Explainer
     from replica_audit.past.report import page_data
-    from replica_audit.past.unstored_rows import WithUnstored
-    from replica_audit.report.facts.explanation import Explained, explain
+    from replica_audit.report.facts.explanation import Explained
     from replica_audit.report.facts.question import Question
     from replica_audit.report.facts.run_report import PartitionPlace
     from replica_audit.report.page.page import render, worst_partitions
@@ -97,10 +97,11 @@ def page(run: PastRun, top: int) -> str:
 
     data = page_data(run, top)
     keys = worst_partitions(data, PICTURED)
-    tables = WithUnstored(ChosenPartitions(run.tables, run.run_id, {(key.topic, key.partition) for key in keys}))
+    chosen = ChosenPartitions(run.tables, run.run_id, {(key.topic, key.partition) for key in keys})
+    explainer = Explainer(run.tables, of=chosen)
 
     def explained(key: PartitionPlace) -> Explained:
-        return explain(tables, Question(topic=key.topic, partition=key.partition, run_id=run.run_id, cluster_id=key.cluster_id))
+        return explainer.explain(Question(topic=key.topic, partition=key.partition, run_id=run.run_id, cluster_id=key.cluster_id))
 
     return render(data, keys, explained)
 

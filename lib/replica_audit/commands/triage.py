@@ -114,11 +114,11 @@ def _refuse(given: argparse.Namespace) -> None:
 def _triaged(given: argparse.Namespace, settings: Settings, known: Acknowledgements, run_id: str, told: TellsEvent) -> int:
     from replica_audit.commands.terminal import show_report
     from replica_audit.local_run import triage
+    from replica_audit.past.explained import Explainer
     from replica_audit.past.report import report_of
     from replica_audit.past.run import PastRun
     from replica_audit.past.starts import broker_answer
-    from replica_audit.past.unstored_rows import WithUnstored
-    from replica_audit.report.facts import explanation, question
+    from replica_audit.report.facts import question
     from replica_audit.report.sections import brokers
     from replica_audit.report.text import explanation_text
 
@@ -130,7 +130,7 @@ def _triaged(given: argparse.Namespace, settings: Settings, known: Acknowledgeme
     if given.partition:
         topic, number = question.parse_partition(given.partition)
         asked = question.Question(topic=topic, partition=number, run_id=done.run_id, cluster_id=given.cluster)
-        show(explanation_text.render(explanation.explain(WithUnstored(done.tables), asked), protocols=given.protocols))
+        show(explanation_text.render(Explainer(done.tables).explain(asked), protocols=given.protocols))
     elif asked_broker is not None:
         show(brokers.render(asked_broker))
     else:

@@ -20,6 +20,7 @@ from replica_audit.model import ReplicaFiles
 from replica_audit.notebook import charts
 from replica_audit.notebook.frames import FrameSource, Value, aligned, batch_frame, frame, side_by_side
 from replica_audit.notebook.simulation import PartitionSimulator, frame_of, simulated_frame
+from replica_audit.past.explained import Explainer
 from replica_audit.past.unstored_rows import WithUnstored
 from replica_audit.protocol.simulation import Action
 from replica_audit.report.facts.explanation import Explained, Explanation, explain
@@ -75,7 +76,7 @@ class Partition:
 
     def explain(self, follower: int | None = None) -> None:
         """Print what the command `explain --protocols --partition` prints; of one follower, or all."""
-        show(explanation_text.render(self._answer(follower), protocols=True))
+        show(explanation_text.render(Explainer(self._place.tables).explain(self._asked(follower)), protocols=True))
 
     def lineage(self, first: int | None = None, last: int | None = None) -> alt.LayerChart:
         """Plot every replica as a bar over offsets, with marks where logs diverge, are cut, and where groups read on.
@@ -198,8 +199,10 @@ class Partition:
     def _answer(self, follower: int | None) -> Explained:
         if follower is None:
             return self._explained
-        asked = Question(topic=self.topic, partition=self.partition, run_id=self.run_id, cluster_id=self.cluster_id, follower_id=follower)
-        return explain(WithUnstored(self._place.tables), asked)
+        return explain(WithUnstored(self._place.tables), self._asked(follower))
+
+    def _asked(self, follower: int | None) -> Question:
+        return Question(topic=self.topic, partition=self.partition, run_id=self.run_id, cluster_id=self.cluster_id, follower_id=follower)
 
     def _pair(self, follower: int | None) -> Explanation:
         followers = self._answer(follower).followers

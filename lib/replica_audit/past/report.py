@@ -28,7 +28,6 @@ from replica_audit.protocol.verdict.acknowledgement import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.recovery.facts import RecoveryFacts
-from replica_audit.report.advice.decisions import decisions
 from replica_audit.report.facts.assessment import CODES_BY_LOSS, SEVERITY_NAMES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
 from replica_audit.report.facts.due_facts import due_of
 from replica_audit.report.facts.run_report import (
@@ -43,6 +42,7 @@ from replica_audit.report.facts.run_report import (
     findings_about_followers,
 )
 from replica_audit.report.page.page_data import Losses, PageData
+from replica_audit.report.sections.decisions import decisions
 from replica_audit.rows import (
     CONSUMER_IMPACTS,
     FINDINGS,

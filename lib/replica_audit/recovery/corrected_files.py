@@ -43,8 +43,7 @@ def corrections(
             continue  # rebuilt with its file, refused there, or asked for
         why = _refused(log)
         if why is not None:
-            where = (f"{partition_shown(log.topic, log.partition)} on broker {log.broker_id}",)
-            refusals.append(PlanRefusal(what=f"correct the {NAME} of", where=where, why=why))
+            refusals.append(PlanRefusal(what=f"correct the {NAME} of", of=(replica,), why=why))
         elif log.corrected_checkpoint is not None:
             found.setdefault(log.broker_id, []).append(log)
     return found, refusals
@@ -192,7 +191,7 @@ def named_first(facts: RecoveryFacts) -> Iterator[PlanStep]:
         work = DiskWork(broker=broker, named=tuple(named))
         yield PlanStep(
             stage=Stage.ASK,
-            title=f"Write {count(len(named), PARTITION_METADATA)} on broker {broker}, which stays stopped",
+            title=f"Write {count(len(named), f'{PARTITION_METADATA} file')} on broker {broker}, which stays stopped",
             actions=tuple(NameTopic((log.topic, log.partition, broker)) for log, _topic_id in named),
             reasons=tuple(reasons_of(work, {})),
             commands=(f"# on its host, in a copy of this folder: {work.line}",),

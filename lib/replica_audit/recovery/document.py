@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from replica_audit.recovery.names import plain, shown
+from replica_audit.recovery.names import place_shown, shown
 from replica_audit.recovery.steps import Plan, PlanStep, Stage
 from replica_audit.words import count
 
@@ -25,7 +25,6 @@ def render_plan(plan: Plan, brokers: Sequence[str] = (), finding_count: int = 0)
             [
                 *_head(plan),
                 *_brokers(brokers),
-                *_decisions(plan),
                 *_in_short(plan, finding_count),
                 *plan.truncations,
                 *_instead(plan),
@@ -94,11 +93,6 @@ def _lines(step: PlanStep) -> Iterator[str]:
     yield from (file.content for file in step.files if file.executable)
 
 
-def _decisions(plan: Plan) -> Iterator[str]:
-    if plan.decisions:
-        yield from ("## What is wrong, worst first", "", *(f"- {plain(text)}" for text in plan.decisions), "")
-
-
 def _instead(plan: Plan) -> Iterator[str]:
     if plan.instead:
         yield from ("## Other ways, and what they cost", "")
@@ -154,6 +148,6 @@ def _refused(plan: Plan) -> Iterator[str]:
     if plan.refusals:
         yield from ("## What this plan does not do, and why", "")
         for one in plan.refusals:
-            more = f" and {len(one.where) - _MOST} more" if len(one.where) > _MOST else ""
-            yield f"- {one.what} {', '.join(one.where[:_MOST])}{more}: {one.why}."
+            more = f" and {len(one.of) - _MOST} more" if len(one.of) > _MOST else ""
+            yield f"- {' '.join([one.what, ', '.join(map(place_shown, one.of[:_MOST]))]).strip()}{more}: {one.why}."
         yield ""

@@ -129,7 +129,7 @@ def one_by_one(facts: RecoveryFacts) -> RecoveryFacts:
 def refusals_of_elections(facts: RecoveryFacts, order: StartOrder, waiting: Collection[ReplicaKey]) -> Iterator[PlanRefusal]:
     """Elections that are refused, and those that the order has no place for."""
     for key, why in _judged(facts, waiting)[1].items():
-        yield PlanRefusal(what="elect a leader of", where=(partition_shown(*key),), why=why)
+        yield PlanRefusal(what="elect a leader of", of=(key,), why=why)
     yield from map(_crossed, order.crossed)
 
 
@@ -205,7 +205,7 @@ def _crossed(one: CrossedLeader) -> PlanRefusal:
         then = f"when broker {one.instead.candidate_id} starts it leads by itself, and that {price(one.instead)}"
     why = f"it would have to lead before brokers start that must lead other partitions before it; {then}"
     return PlanRefusal(
-        what=f"elect broker {one.choice.candidate_id} for", where=(name_of(one.partition),), why=f"it {price(one.choice)}, but {why}"
+        what=f"elect broker {one.choice.candidate_id} for", of=(key_of(one.partition),), why=f"it {price(one.choice)}, but {why}"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from shlex import split
 
-from replica_audit.recovery.commands import SERVER, Tools, abort_arguments, rows_csv, script
+from replica_audit.recovery.commands import SERVER, Tools, abort_arguments, abort_by_producer, rows_csv, script
 from replica_audit.recovery.facts import RecoveryFacts, ReplicaKey
 from replica_audit.recovery.gone import brokers_shown
 from replica_audit.recovery.names import file_name, partition_shown, shown
@@ -43,13 +43,13 @@ def transactions(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> PlanP
     ended: dict[bool, list[OpenTransactionRow]] = {False: [], True: []}
     refusals = []
     for one in facts.transactions:
-        where = f"{partition_shown(one.topic, one.partition)}, from offset {one.first_offset} (producer {one.producer_id})"
         why = _not_ended(facts, one, waiting)
         if why is None:
             ended[is_taken_for_committed(one)].append(one)
         else:
             why = f"{why} (read_committed consumers of it still wait at {one.last_stable_offset})"
-            refusals.append(PlanRefusal(what="abort the transaction of", where=(where,), why=why))
+            what = f"abort the transaction of producer {one.producer_id} from offset {one.first_offset} in"
+            refusals.append(PlanRefusal(what=what, of=((one.topic, one.partition),), why=why))
     steps = [_aborted(found, is_saved=is_saved) for is_saved, found in ended.items() if found]
     return PlanPart(steps=tuple(steps), refusals=tuple(refusals))
 
@@ -60,7 +60,11 @@ def _not_ended(facts: RecoveryFacts, one: OpenTransactionRow, waiting: Collectio
     if (one.topic, one.partition, one.leader_id) in waiting:
         return "the leader's log waits for an answer"
     if one.abort_form == _BY_PRODUCER and one.marker_coordinator_epoch is None:
-        return "these brokers need the coordinator's epoch, which is not in the input: see `explain`"
+        by = f"kafka-transactions.sh {SERVER} abort {abort_arguments(one, one.topic, one.partition)}"
+        return (
+            f"these brokers need the coordinator's epoch, which is not in the input: `{by}` of Kafka 3.0 or later ends it, where EPOCH is "
+            "the leader epoch of the partition of `__transaction_state` that holds its transactional id"
+        )
     if is_taken_for_committed(one) and facts.log_of(one.topic, one.partition, one.leader_id) is None:
         saved = f"save {one.first_offset}..{one.last_offset} before you abort it"
         return f"{committed_by(one)}: its producer considers the records committed, and no log of the leader is in the input; {saved}"
@@ -81,6 +85,7 @@ def _aborted(found: Sequence[OpenTransactionRow], *, is_saved: bool) -> PlanStep
                 f"the copy of broker {one.leader_id}; no consumer with read_committed gets them here once the transaction is aborted."
             )
         reasons.append(f"{where}: {one.hangs_because}; read_committed consumers stop at {one.last_stable_offset}{groups}.{saved}")
+    reasons += _of_older_brokers(found)
     save = "# save the records named above from the copies of step 1 (kafka-dump-log.sh --print-data-log), and only then go on"
     lines = [("kafka-transactions.sh", "abort", *split(abort_arguments(one, one.topic, one.partition))) for one in found]
     what = "whose producers take them for committed: their records are sent again" if is_saved else "that nobody will end"
@@ -98,6 +103,15 @@ def _aborted(found: Sequence[OpenTransactionRow], *, is_saved: bool) -> PlanStep
         cannot_undo="an aborted transaction stays aborted",
         files=(PlanFile(name=script_name, content=script(lines), executable=True),),
     )
+
+
+def _of_older_brokers(found: Sequence[OpenTransactionRow]) -> Iterator[str]:
+    if any(one.abort_form == _BY_PRODUCER for one in found):
+        yield "These brokers are older than the tool, which came with Kafka 3.0: use that of a later release."
+    unknown = next((one for one in found if one.abort_form is None), None)
+    if unknown is not None:
+        by = abort_by_producer(unknown)
+        yield f"Brokers before 3.0 need the tool of a later release, with `{by}` and the like in place of --start-offset."
 
 
 def _ending(one: OpenTransactionRow, *, is_saved: bool) -> EndTransaction:
@@ -123,16 +137,16 @@ def group_resets(facts: RecoveryFacts, policy: GroupPolicy, tools: Tools, waitin
     refusals = []
     for group in facts.groups:
         offset = _offset(facts, group, policy)
-        where = partition_shown(group.topic, group.partition)
+        key = (group.topic, group.partition)
         if not group.group_id or "\0" in group.group_id:
-            refusals.append(PlanRefusal(what=f"reset group {shown(group.group_id)} on", where=(where,), why=_NO_ARGUMENT))
-        elif (group.topic, group.partition) in keys:
+            refusals.append(PlanRefusal(what=f"reset group {shown(group.group_id)} on", of=(key,), why=_NO_ARGUMENT))
+        elif key in keys:
             why = "a replica of it waits for an answer: plan again once that is given"
-            refusals.append(PlanRefusal(what=f"reset group {shown(group.group_id)} on", where=(where,), why=why))
+            refusals.append(PlanRefusal(what=f"reset group {shown(group.group_id)} on", of=(key,), why=why))
         elif offset is None:
-            why = "nobody leads the partition" if (group.topic, group.partition) in facts.leaderless else "the leader's log is not known"
+            why = "nobody leads the partition" if key in facts.leaderless else "the leader's log is not known"
             why = f"{why}: audit again once it is online: then the group's position is known"
-            refusals.append(PlanRefusal(what=f"reset group {shown(group.group_id)} on", where=(where,), why=why))
+            refusals.append(PlanRefusal(what=f"reset group {shown(group.group_id)} on", of=(key,), why=why))
         else:
             places.setdefault(group.group_id, []).append((group.topic, group.partition, offset))
     return PlanPart(steps=tuple(_steps(places, policy, tools)), refusals=tuple(refusals))

@@ -9,7 +9,6 @@ from replica_audit.errors import AuditError
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.discharge import Done, still_open, unknown_brokers
 from replica_audit.recovery.facts import RecoveryFacts, ReplicaKey, lacks_keys
-from replica_audit.recovery.names import partition_shown
 from replica_audit.recovery.questions import unknown_replicas
 from replica_audit.recovery.rebuilds import may_lead_empty
 from replica_audit.recovery.start_order import price_of
@@ -240,23 +239,22 @@ def _says_what_stays(step: PlanStep, *, is_final: bool) -> Iterator[Broken]:
 def _ends(facts: RecoveryFacts, plan: Plan, state: State) -> Iterator[str]:
     """Groups, transactions and started replicas of which the plan says nothing."""
     actions = [action for step in plan.steps for action in step.actions]
-    refused = {one.what.partition(" ")[0] for one in plan.refusals}
+    refused = {place[:2] for one in plan.refusals for place in one.of}
     asked = {replica[:2] for replica in state.asked}
     for group in facts.groups:
         key = (group.topic, group.partition)
-        if (group.group_id, key) not in state.reset and "reset" not in refused and key not in asked:
+        if (group.group_id, key) not in state.reset and key not in refused | asked:
             yield f"it does not say what becomes of group {group.group_id}"
     for one in facts.transactions:
         key = (one.topic, one.partition)
-        if (key, one.producer_id, one.first_offset) not in state.ended and "abort" not in refused and key not in asked:
+        if (key, one.producer_id, one.first_offset) not in state.ended and key not in refused | asked:
             yield f"it does not say how the transaction of producer {one.producer_id} ends"
     started = {action.broker for action in actions if isinstance(action, StartBroker)}
     taken = {action.replica for action in actions if isinstance(action, TakeOut | SetAside)}
-    named = {name for one in plan.refusals for name in one.where}
     short = {(*one.key, one.follower_id) for one in facts.verdicts if lacks_keys(one) and one.key not in facts.leaderless} - facts.settled
     for replicas, does in ((state.stuck, "does not follow its leader"), (short, "lacks keys that its leader has")):
         for replica in sorted(replicas - taken):
-            if replica[2] in started and not any(partition_shown(*replica[:2]) in name for name in named):
+            if replica[2] in started and replica[:2] not in refused:
                 yield f"{_shown(replica)} {does} at the end, and nothing is said of it"
 
 

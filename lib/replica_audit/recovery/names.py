@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import TYPE_CHECKING
 from urllib.parse import quote as percent_encoded
 
 from replica_audit.errors import visible
+
+if TYPE_CHECKING:
+    from replica_audit.recovery.facts import PartitionKey, ReplicaKey
 
 _MARKDOWN = re.compile(r"[\\`<\[*_|]")
 SOME = 5  # of several places, those that a sentence names
@@ -30,6 +34,12 @@ def shown(name: str) -> str:
 def partition_shown(topic: str, partition: int) -> str:
     """A partition in a sentence of Markdown."""
     return shown(f"{topic}-{partition}")
+
+
+def place_shown(of: PartitionKey | ReplicaKey) -> str:
+    """A partition, or a replica, in a sentence of Markdown."""
+    topic, partition, *broker = of
+    return partition_shown(topic, partition) + "".join(f" on broker {one}" for one in broker)
 
 
 def some(names: Sequence[str]) -> str:

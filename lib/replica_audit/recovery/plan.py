@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from replica_audit.program import command_line
+from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.commands import Tools, election_json, table_csv
 from replica_audit.recovery.corrected_files import corrections, named_first
 from replica_audit.recovery.discharge import open_by_facts, unknown_brokers
@@ -14,7 +15,7 @@ from replica_audit.recovery.endings import group_resets, transactions
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, known_cut
 from replica_audit.recovery.gone import brokers_shown
 from replica_audit.recovery.invariants import refuse_defects
-from replica_audit.recovery.names import partition_shown, some
+from replica_audit.recovery.names import partition_shown, place_shown, some
 from replica_audit.recovery.other_ways import other_ways
 from replica_audit.recovery.questions import asking, questions, questions_about_brokers
 from replica_audit.recovery.rebuilds import left_as_they_are, rebuild_steps, rebuilds
@@ -45,10 +46,11 @@ from replica_audit.rows.starts import OUTCOME_OF, StartBecause, StartOutcome
 from replica_audit.words import count
 
 FILE = "save-first.csv"
+_LOST_SINCE = (Verdict.COMMITTED_LOSS, Verdict.STALE_TAIL)
 _SAME = "# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/DIRECTORY   # prints nothing; of a snapshot: there"
 
 
-def plan_of(facts: RecoveryFacts, policy: GroupPolicy, decisions: Sequence[str] = ()) -> Plan:
+def plan_of(facts: RecoveryFacts, policy: GroupPolicy) -> Plan:
     """What to do about the findings of a cluster; no step where there is nothing to do.
 
     Raises:
@@ -65,7 +67,7 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy, decisions: Sequence[str] 
         transactions(facts, waiting),
         replaced,
         rebuild_steps(facts, rebuilt, tools),
-        PlanPart(refusals=(*not_started, *not_rebuilt)),
+        PlanPart(refusals=(*not_started, *not_rebuilt, *_needs_no_step(facts))),
         group_resets(facts, policy, tools, waiting),
         _still_open(facts),
     ]
@@ -79,7 +81,6 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy, decisions: Sequence[str] 
     plan = Plan(
         run_id=facts.run_id,
         cluster_id=facts.cluster_id,
-        decisions=tuple(decisions),
         steps=tuple(sorted((step for part in parts for step in part.steps), key=lambda step: step.stage)),
         refusals=tuple(_joined(refusal for part in parts for refusal in part.refusals)),
         presumptions=tuple(dict.fromkeys(one for part in parts for one in part.presumptions)),
@@ -111,7 +112,7 @@ def _held_back(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> tuple[R
     refusals = [
         PlanRefusal(
             what=f"start {brokers_shown([one.replica[2]])} because of",
-            where=(partition_shown(*one.replica[:2]),),
+            of=(one.replica[:2],),
             why=_not_started(one.reasons[0]),
         )
         for one in missed
@@ -137,10 +138,10 @@ def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], kept: Collection[R
     held = truncated | deleted
     unknown = {one for one in kept if one not in held and facts.logs_of.get(one)}
     holders = sorted(one for one in held | unknown if one[2] not in facts.gone)
-    lost = sorted({broker for *_key, broker in held} & facts.gone)
+    lost, since = sorted({broker for *_key, broker in held} & facts.gone), _truncated_since(facts)
     table = PlanFile(name=TRUNCATIONS, content=truncations_csv(truncations(facts)))
     if not holders:
-        return PlanPart(steps=tuple(_only_copies(facts, lost, sorted(held), table)))
+        return PlanPart(steps=tuple(_only_copies(facts, lost, held, table)))
     rows: list[tuple[str | int, ...]] = [("broker_id", "log_dir", "directory")]
     for replica in holders:
         logs = facts.logs_of.get(replica, ())
@@ -150,7 +151,7 @@ def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], kept: Collection[R
     step = PlanStep(
         stage=Stage.COPY,
         title=f"Copy {count(len(rows) - 1, 'replica directory', 'replica directories')} of {of} to a safe place",
-        actions=(Copy(tuple(sorted({*holders, *(one for one in held if one[2] in facts.gone)}))),),
+        actions=(Copy(tuple(sorted({*holders, *since, *(one for one in held if one[2] in facts.gone)}))),),
         reasons=(
             f"They {'hold' if held else 'may hold'} records that no other log keeps once a step below, or the start of a broker, "
             f"truncates, deletes or sets them aside. They are listed in {FILE}, with the log directory as audited; on the broker it is one "
@@ -159,7 +160,7 @@ def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], kept: Collection[R
             "If you audited copies that were made after these brokers stopped, those are the copies: keep them.",
             f"Which replica truncates how much, under which leader: {TRUNCATIONS}.",
             *_more_once_corrected(facts),
-            *_copies(lost),
+            *_copies(lost, since),
         ),
         commands=(
             "# on each broker, stopped or from a snapshot: mkdir -p SAFE_PLACE/broker-BROKER_ID; then, for each line of save-first.csv:",
@@ -261,22 +262,34 @@ def _more_once_corrected(facts: RecoveryFacts) -> Iterator[str]:
         )
 
 
-def _copies(lost: Collection[int]) -> Iterator[str]:
+def _truncated_since(facts: RecoveryFacts) -> list[ReplicaKey]:
+    """The replicas that, after they were copied, truncated what their leaders do not hold."""
+    found = (one for one in (*facts.verdicts, *facts.cut_copies) if one.already_truncated and one.lost_offsets != 0)
+    return sorted((*one.key, one.follower_id) for one in found if one.verdict in _LOST_SINCE)
+
+
+def _copies(lost: Collection[int], since: Collection[ReplicaKey]) -> Iterator[str]:
     if lost:
         yield (
             f"Of {brokers_shown(lost)} only the audited copy is left: it holds records that no other replica has. Keep it; the salvage "
             "reads it, too."
         )
+    if since:
+        yield (
+            f"{some([place_shown(one) for one in since])}: truncated since it was copied, by its broker's server.log. Only the audited "
+            "copy holds what is gone: keep it; the salvage reads it, too."
+        )
 
 
-def _only_copies(facts: RecoveryFacts, lost: Collection[int], held: Sequence[ReplicaKey], table: PlanFile) -> Iterator[PlanStep]:
-    """Nobody truncates anything; but copies of brokers that are gone hold what nobody else has."""
-    if lost:
+def _only_copies(facts: RecoveryFacts, lost: Collection[int], held: Collection[ReplicaKey], table: PlanFile) -> Iterator[PlanStep]:
+    """Nobody truncates anything; but the audited copies hold what nobody else has."""
+    since = _truncated_since(facts)
+    if lost or since:
         yield PlanStep(
             stage=Stage.COPY,
-            title=f"Save the records that only the audited copy of {brokers_shown(lost)} holds",
-            actions=(Copy(tuple(held)),),
-            reasons=tuple(_copies(lost)),
+            title=f"Save the records that only the audited copy of {brokers_shown({*lost, *(broker for *_key, broker in since)})} holds",
+            actions=(Copy(tuple(sorted({*held, *since}))),),
+            reasons=tuple(_copies(lost, since)),
             commands=tuple(_salvage(facts)),
             checks=(Check("# SAVED/SALVAGE.md lists what was saved and what could not be saved", Shows.COPIED),),
             undo="Nothing to undo.",
@@ -290,28 +303,40 @@ def _only_copies(facts: RecoveryFacts, lost: Collection[int], held: Sequence[Rep
 def _still_open(facts: RecoveryFacts) -> PlanPart:
     """What earlier runs found is planned for once it has been looked at again."""
     found, part = facts.still_open, facts.missing
-    lacking = () if part is None or part.broker_ids is None else tuple(f"broker {broker}" for broker in part.broker_ids)
-    missing = PlanRefusal(
-        what="act on", where=lacking, why="missing from the input, and an earlier run read it: copy its folder and audit again"
-    )
-    if not found.count:
-        return PlanPart(refusals=(missing,) if lacking else ())
-    more = [f"{found.count - len(found.first)} more"] if found.count > len(found.first) else []
-    refusal = PlanRefusal(
-        what="act on what earlier runs found in",
-        where=(*(partition_shown(*key) for key in found.first), *more),
-        why="this run could not check it, or found something else there: audit again with every broker's files",
-    )
-    return PlanPart(refusals=(missing, refusal) if lacking else (refusal,))
+    refusals = []
+    if part is not None and part.broker_ids:
+        why = "missing from the input, and an earlier run read it: copy its folder and audit again"
+        refusals.append(PlanRefusal(what=f"act on {brokers_shown(part.broker_ids)}", of=(), why=why))
+    if found.count:
+        such_as = f" {found.count} partitions, such as" if found.count > len(found.first) else ""
+        why = "this run could not check it, or found something else there: audit again with every broker's files"
+        refusals.append(PlanRefusal(what=f"act on what earlier runs found in{such_as}", of=found.first, why=why))
+    return PlanPart(refusals=tuple(refusals))
+
+
+def _needs_no_step(facts: RecoveryFacts) -> Iterator[PlanRefusal]:
+    """Findings under which nothing is lost, and that no step mends."""
+    for one in facts.verdicts:
+        if one.verdict == Verdict.REBATCHED:
+            why = "the same records are in other batches: nothing has to be repaired, whichever replica leads"
+            yield PlanRefusal(what="change", of=((*one.key, one.follower_id),), why=why)
+        wrong = (*one.key, one.follower_id if one.wrong_epoch is None else one.wrong_epoch.broker_id)
+        if one.verdict == Verdict.EPOCH_TABLE_ONLY and wrong not in facts.corrected:
+            why = (
+                "the records agree, and nothing is lost now; which lines the file should have is not proven, and a later exchange may "
+                "truncate too much or too little: copy the file again, and where the broker has the same one, rebuild that replica from "
+                "another one that leads (do not delete the file: after a clean stop no broker makes it again)"
+            )
+            yield PlanRefusal(what="correct the leader-epoch-checkpoint of", of=(wrong,), why=why)
 
 
 def _joined(refusals: Iterable[PlanRefusal]) -> Iterator[PlanRefusal]:
     """One refusal for all places that it is about."""
-    found: dict[tuple[str, str], list[str]] = {}
+    found: dict[tuple[str, str], list[PartitionKey | ReplicaKey]] = {}
     for one in refusals:
-        found.setdefault((one.what, one.why), []).extend(one.where)
-    for (what, why), where in found.items():
-        yield PlanRefusal(what=what, where=tuple(where), why=why)
+        found.setdefault((one.what, one.why), []).extend(one.of)
+    for (what, why), of in found.items():
+        yield PlanRefusal(what=what, of=tuple(of), why=why)
 
 
 def _preferred(facts: RecoveryFacts, tools: Tools, waiting: Collection[ReplicaKey], away: Collection[int]) -> PlanPart:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from replica_audit.errors import visible
@@ -25,20 +24,6 @@ FILE = "wanted.csv"
 _MOST = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What is asked for, and the replicas that wait for it. `why` is what is not known without it.
-
-    `is_of_files`: it is about what lies in their directories, which are kept meanwhile, and not about who leads or how they are compared.
-    """
-
-    replicas: tuple[ReplicaKey, ...]
-    wanted: str
-    why: str
-    brokers: tuple[int, ...] = ()
-    is_of_files: bool = True
-
-
 class _Wanted(NamedTuple):
     """What is asked for. `of`: what of one partition, or of several, which are named between that and `how`."""
 
@@ -56,7 +41,7 @@ class _Wanted(NamedTuple):
 _Asked = tuple[ReplicaKey, _Wanted, str]  # the replica that waits, what for, and why
 
 
-def questions(facts: RecoveryFacts) -> tuple[Question, ...]:
+def questions(facts: RecoveryFacts) -> tuple[AskForInput, ...]:
     """All that is not known and decides something, one for each cause and what is wanted."""
     found: dict[tuple[_Wanted, str], set[ReplicaKey]] = {}
     known: set[ReplicaKey] = set()
@@ -67,7 +52,7 @@ def questions(facts: RecoveryFacts) -> tuple[Question, ...]:
     for replica, wanted, why in _of_starts(facts, known):
         found.setdefault((wanted, why), set()).add(replica)
     return tuple(
-        Question(
+        AskForInput(
             replicas=tuple(sorted(replicas)),
             wanted=wanted.said(sorted({one[:2] for one in replicas})),
             why=why,
@@ -82,12 +67,12 @@ def unknown_replicas(facts: RecoveryFacts) -> frozenset[ReplicaKey]:
     return frozenset(replica for one in questions(facts) for replica in one.replicas)
 
 
-def questions_about_brokers(facts: RecoveryFacts, known: Collection[int]) -> Iterator[Question]:
+def questions_about_brokers(facts: RecoveryFacts, known: Collection[int]) -> Iterator[AskForInput]:
     """Of brokers of which, as a whole, something is not known, besides those that are asked about already."""
     for broker, reasons in unknown_brokers(facts).items():
         if broker not in known:
             wanted = f"the folder of broker {broker}, copied again and given once"
-            yield Question(replicas=(), brokers=(broker,), wanted=wanted, why=" and ".join(_OF_BROKER[reason] for reason in reasons))
+            yield AskForInput(replicas=(), brokers=(broker,), wanted=wanted, why=" and ".join(_OF_BROKER[reason] for reason in reasons))
 
 
 def _all(facts: RecoveryFacts) -> Iterator[_Asked]:
@@ -153,6 +138,25 @@ _OF_START = _OF_BROKER | {
 }
 
 
+_WANTED_FOR: Mapping[str, _Wanted] = {
+    Cause.RECORDS_NOT_COMPARED: _BY_RECORDS,
+    Cause.NO_EPOCHS: _Wanted(
+        ": its batches are of a format without leader epochs (before 0.11); `kafka-dump-log.sh --print-data-log` shows both logs' records",
+        of=("a decision by the records of", "a decision by the records of"),
+    ),
+    Cause.LEADER_COPIED_EARLIER: _Wanted(
+        ", copied again: of one instant (a snapshot of the storage), or the leader after its followers",
+        of=("all replicas of", "all replicas of"),
+    ),
+    Cause.TEXT_NOT_WHOLE: _Wanted(", dumped again whole, or their segments", of=("the texts of", "the texts of")),
+    Cause.UNKNOWN_BROKER: _Wanted("the meta.properties of these log directories: of which broker are they?"),
+    Cause.SEGMENTS_NOT_COPIED: _Wanted(
+        ", copied again with the .log files; if the broker has none, either, it must not be started: it would begin with an empty log",
+        of=("the directory of", "the directories of"),
+    ),
+}
+
+
 def _wanted(facts: RecoveryFacts, replica: ReplicaKey, reason: StartBecause) -> _Wanted:
     broker = replica[2]
     verdict = facts.verdict_of.get(replica)
@@ -179,7 +183,8 @@ def _of_verdict(facts: RecoveryFacts, verdict: ReplicaVerdict) -> Iterator[_Aske
             yield replica, _decision(facts, verdict.key), "nobody can tell by the files which topic id is right"
             return
         of = leader if verdict.cause in (Cause.LEADER_UNKNOWN, Cause.LEADER_COPIED_EARLIER) else replica
-        wanted = _BY_RECORDS if verdict.cause == Cause.RECORDS_NOT_COMPARED else _copy_again(of)
+        wanted = _WANTED_FOR.get(verdict.cause or "")
+        wanted = _copy_again(of) if wanted is None else wanted
         yield replica, wanted, f"what it holds beyond its leader is not known ({verdict.cause or 'it could not be compared'})"
     elif verdict.verdict == Verdict.UNREADABLE:
         log, led = facts.log_of(*replica), facts.log_of(*leader)
@@ -220,7 +225,7 @@ def _copy_again(replica: ReplicaKey) -> _Wanted:
     return _Wanted(f" on broker {replica[2]}, {how}", of=("the directory of", "the directories of"))
 
 
-def asking(asked: Sequence[Question], *, has_more: bool) -> Iterator[PlanStep]:
+def asking(asked: Sequence[AskForInput], *, has_more: bool) -> Iterator[PlanStep]:
     """One step that asks for all that is missing; nothing of these partitions is done before. Where it names only some, a file has all.
 
     `has_more`: the plan has later steps.
@@ -233,7 +238,7 @@ def asking(asked: Sequence[Question], *, has_more: bool) -> Iterator[PlanStep]:
     yield PlanStep(
         stage=Stage.ASK,
         title=f"Give what is missing of {count(len(keys), 'partition') if keys else brokers_shown(brokers)}, then plan again",
-        actions=tuple(AskForInput(one.replicas, one.wanted, one.brokers) for one in asked),
+        actions=tuple(asked),
         reasons=(
             f"Until then this plan does nothing with these replicas, and neither starts nor stops {brokers_shown(brokers)}."
             f"{' Steps below do without it: go on with them if it cannot be had.' if has_more else ''}",
@@ -248,7 +253,7 @@ def asking(asked: Sequence[Question], *, has_more: bool) -> Iterator[PlanStep]:
     )
 
 
-def _shown(one: Question) -> str:
+def _shown(one: AskForInput) -> str:
     """The replicas, or the brokers, that a question is about, the first few by name."""
     brokers = {broker for *_key, broker in one.replicas}
     if not brokers:
@@ -258,7 +263,7 @@ def _shown(one: Question) -> str:
     return f"{some([partition_shown(topic, partition) for topic, partition, _broker in one.replicas])} on {brokers_shown(brokers)}"
 
 
-def _csv(asked: Sequence[Question]) -> str:
+def _csv(asked: Sequence[AskForInput]) -> str:
     """A row for each replica, or for each broker that is asked about as a whole."""
     rows: list[tuple[str | int, ...]] = [("broker_id", "topic", "partition", "why", "wanted")]
     for one in asked:

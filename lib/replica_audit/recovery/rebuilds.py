@@ -22,9 +22,15 @@ VERIFIED = "is complete for each partition; this also removes the throttle"
 THROTTLE = 10_000_000  # bytes a second: what a small disk bears beside its clients
 _REBUILT = (Verdict.LOG_MATCHING_VIOLATION, Verdict.UNREADABLE, Verdict.CANNOT_REJOIN, Verdict.COMPACTION_DIFFERS)
 _UNDECIDED = {
-    Verdict.CONTENT_MISMATCH: "both hold the same epochs and offsets but other bytes: the files do not show which one is right",
+    Verdict.CONTENT_MISMATCH: (
+        "both hold the same epochs and offsets but other bytes: the files do not show which one is right. Consumers read the leader's now; "
+        "read both (`kafka-dump-log.sh --print-data-log`) before you delete one"
+    ),
     Verdict.STALE_TOPIC_ID: "the directory is of an earlier topic of this name: the broker sets it aside by itself when it starts",
-    Verdict.TRUNCATED_OTHERWISE: "it did not do what its rule says: see in `explain` which replica is right",
+    Verdict.TRUNCATED_OTHERWISE: (
+        "it did not do what its rule says: check that its server.log and its log directories are of one broker and one time, and that the "
+        "cluster's rule is right (`--protocol`); if both are, keep the copies, and report it"
+    ),
 }
 _SAID = {
     Verdict.LOG_MATCHING_VIOLATION: "it holds other records than its leader, and Kafka does not notice",
@@ -37,6 +43,14 @@ _OTHER_KEYS = "compaction left other keys on the two: see in `explain` which rep
 _LEADER_LACKS_KEYS = (
     "it is leader {leader} that lacks keys, or has old values: once broker {follower} is in the ISR, move the leadership there (first "
     "in a reassignment, then a preferred election), audit again, and rebuild broker {leader}; deleting broker {follower} would lose them"
+)
+_LEADER_MISSES = (
+    "it is leader {leader} that misses offsets {first}..{last}, and consumers skip them now: deleting broker {follower} would lose them, "
+    "too. If they matter, let broker {follower} lead, and rebuild broker {leader}"
+)
+_NO_REPLICA_FETCHES = (
+    "leader {leader} refuses an empty replica as well, and no wrong line of a leader-epoch-checkpoint is known: let another member of the "
+    "ISR lead, or restart the leader, which then leads in a new epoch; then audit again"
 )
 _NEVER_FETCHES = "its leader refuses its fetches forever"
 _LACKS_MARKER = "it lacks the end of a transaction, and once it leads, read_committed consumers stop there for good"
@@ -55,7 +69,7 @@ def rebuilds(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> tuple[dic
         if why is None:
             found[replica] = reason
         else:
-            refusals.append(PlanRefusal(what="rebuild", where=(f"{partition_shown(*replica[:2])} on broker {replica[2]}",), why=why))
+            refusals.append(PlanRefusal(what="rebuild", of=(replica,), why=why))
     return found, refusals
 
 
@@ -99,11 +113,16 @@ def _leader(facts: RecoveryFacts, replica: ReplicaKey) -> int:
 def _undecided(verdict: ReplicaVerdict | None) -> str | None:
     if verdict is None:
         return None
-    kind = Verdict(verdict.verdict)
+    kind, hole, stuck = Verdict(verdict.verdict), verdict.hole, verdict.stuck
+    of = {"leader": verdict.leader_id, "follower": verdict.follower_id}
+    if kind is Verdict.LOG_MATCHING_VIOLATION and hole is not None and hole.broker_id == verdict.leader_id:
+        return _LEADER_MISSES.format(**of, first=hole.first_offset, last=hole.end_offset - 1)
+    if kind is Verdict.CANNOT_REJOIN and stuck is not None and stuck.fresh_replica_too:
+        return _NO_REPLICA_FETCHES.format(**of)
     if kind is Verdict.COMPACTION_DIFFERS or verdict.differing_keys:
         wrong = {one.broker_id for one in verdict.differing_keys or ()}
         if wrong == {verdict.leader_id}:
-            return _LEADER_LACKS_KEYS.format(leader=verdict.leader_id, follower=verdict.follower_id)
+            return _LEADER_LACKS_KEYS.format(**of)
         return None if wrong == {verdict.follower_id} else _OTHER_KEYS
     return _UNDECIDED.get(kind) or (_COMPACTED if verdict.compacted and verdict.differing_keys is None else None)
 

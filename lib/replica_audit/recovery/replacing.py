@@ -34,7 +34,7 @@ def replacing(facts: RecoveryFacts, tools: Tools) -> PlanPart:
     waiting = [key for key in lost if key in facts.leaderless and key not in led and key not in alone]
     moved = _elsewhere(facts, lost, [key for key in lost if key not in alone and key not in waiting])
     if moved:
-        refusals = [PlanRefusal(what="rebuild the lost replica of", where=(partition_shown(*key),), why=_NO_LEADER) for key in waiting]
+        refusals = [PlanRefusal(what="rebuild the lost replica of", of=(key,), why=_NO_LEADER) for key in waiting]
         return PlanPart(steps=(_move(facts, moved, lost, tools),), refusals=tuple(refusals))
     if waiting:
         why = (
@@ -42,7 +42,7 @@ def replacing(facts: RecoveryFacts, tools: Tools) -> PlanPart:
             "everything"
         )
         what = f"replace {brokers_shown(facts.gone)} by an empty one, for"
-        return PlanPart(refusals=tuple(PlanRefusal(what=what, where=(partition_shown(*key),), why=why) for key in waiting))
+        return PlanPart(refusals=tuple(PlanRefusal(what=what, of=(key,), why=why) for key in waiting))
     return PlanPart(steps=tuple(_replaced(broker, lost, alone, tools) for broker in sorted(_lost_with(facts, lost))))
 
 

@@ -119,7 +119,7 @@ def starts(facts: RecoveryFacts, waiting: frozenset[ReplicaKey], rebuilt: Mappin
 def _stays_behind(replica: ReplicaKey) -> PlanRefusal:
     return PlanRefusal(
         what="rebuild",
-        where=(f"{partition_shown(*replica[:2])} on broker {replica[2]}",),
+        of=(replica,),
         why="it runs, and will not follow its new leader, or keep other records: audit again once that leads",
     )
 
@@ -236,7 +236,7 @@ class _Maker:
         for (topic, partition), broker in sorted(self.crossed.items()):
             if (topic, partition) not in known:
                 why = f"broker {broker}, which other partitions need, leads it by itself as soon as it starts"
-                yield PlanRefusal(what="choose the leader of", where=(partition_shown(topic, partition),), why=why)
+                yield PlanRefusal(what="choose the leader of", of=((topic, partition),), why=why)
 
     def one(self, broker: int) -> PlanStep:
         """A broker that leads something, or has files to correct."""
@@ -312,7 +312,7 @@ class _Maker:
         if logs:
             does.append(f"corrects {count(len(logs), NAME)}")
         if named := self.named.get(broker):
-            does.append(f"writes {count(len(named), PARTITION_METADATA)}")
+            does.append(f"writes {count(len(named), f'{PARTITION_METADATA} file')}")
         if aside := self.aside.get(broker):
             them = "it" if len(aside) == 1 else "them"
             does.append(f"{count(len(aside), 'replica directory', 'replica directories')} moved away before, it fetches {them} again")

@@ -133,9 +133,9 @@ def _note(state: State, action: Action) -> None:
     match action:
         case Copy(replicas):
             state.copied.update(replicas)
-        case AskForInput(replicas, _wanted, brokers):
-            state.asked.update(replicas)
-            state.asked_brokers.update(brokers)
+        case AskForInput():
+            state.asked.update(action.replicas)
+            state.asked_brokers.update(action.brokers)
         case CorrectFile(replica) | NameTopic(replica):
             state.corrected.add(replica)
         case WaitForIsr(brokers):
@@ -279,8 +279,8 @@ def _is_noted(state: State, action: Action) -> bool:
     match action:
         case Copy(replicas):
             return state.copied >= set(replicas)
-        case AskForInput(replicas, _wanted, brokers):
-            return state.asked >= set(replicas) and state.asked_brokers >= set(brokers)
+        case AskForInput():
+            return state.asked >= {*action.replicas} and state.asked_brokers >= {*action.brokers}
         case NameTopic(replica):
             return replica in state.corrected
         case EndTransaction(key, producer, first_offset):

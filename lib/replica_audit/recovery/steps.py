@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum, IntEnum, StrEnum, auto
 
@@ -37,16 +38,19 @@ class Copy:
     replicas: tuple[ReplicaKey, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AskForInput:
-    """Stop here for these replicas, of which something that decides is not known, until `wanted` was given and planned again.
+    """Stop here for these replicas until `wanted` was given and planned again. `why` is what is not known without it.
 
-    `brokers`: those of which it is asked as a whole.
+    `brokers`: those of which it is asked as a whole. `is_of_files`: it is about what lies in the replicas' directories, which are kept
+    meanwhile, and not about who leads or how they are compared.
     """
 
     replicas: tuple[ReplicaKey, ...]
     wanted: str
+    why: str
     brokers: tuple[int, ...] = ()
+    is_of_files: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +163,23 @@ Action = (
 )
 
 
+def partitions_of(action: Action) -> frozenset[PartitionKey]:
+    """The partitions that an action names; none where it is about brokers."""
+    match action:
+        case Copy(replicas):
+            return frozenset(replica[:2] for replica in replicas)
+        case AskForInput():
+            return frozenset(replica[:2] for replica in action.replicas)
+        case CorrectFile(replica) | NameTopic(replica) | SetAside(replica) | TakeOut(replica) | PutBack(replica):
+            return frozenset({replica[:2]})
+        case Elect(key) | ElectPreferred(key) | EndTransaction(key):
+            return frozenset({key})
+        case ResetGroup():
+            return frozenset({action.key})
+        case StopBroker() | StartBroker() | WaitForIsr():
+            return frozenset()
+
+
 # --- steps -------------------------------------------------------------------------------------------------------------------------------
 
 
@@ -214,10 +235,10 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRefusal:
-    """What the plan does not do, where, and why. `where` are names as they are shown, with what is put before them in `what`."""
+    """What the plan does not do, and why. `of`: the partitions or replicas that it is about, which are shown behind `what`."""
 
     what: str
-    where: tuple[str, ...]
+    of: tuple[PartitionKey | ReplicaKey, ...]
     why: str
 
 
@@ -247,6 +268,14 @@ class OtherWay:
     commands: tuple[str, ...] = ()
 
 
+def _waits(action: Action, brokers: Collection[int]) -> bool:
+    return isinstance(action, WaitForIsr) and bool({*action.brokers} & {*brokers})
+
+
+def _narrowed(action: Action, brokers: Collection[int]) -> Action:
+    return WaitForIsr(tuple(one for one in action.brokers if one in brokers)) if isinstance(action, WaitForIsr) else action
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """All steps of one cluster in order. `truncations`: lines of Markdown, who truncates what under which leader.
@@ -257,12 +286,23 @@ class Plan:
     run_id: str
     cluster_id: str
     steps: tuple[PlanStep, ...]
-    decisions: tuple[str, ...] = ()
     refusals: tuple[PlanRefusal, ...] = ()
     presumptions: tuple[Presumption, ...] = ()
     truncations: tuple[str, ...] = ()
     instead: tuple[OtherWay, ...] = ()
     crossed: frozenset[PartitionKey] = frozenset()
+
+    def about(self, key: PartitionKey, brokers: Collection[int]) -> tuple[tuple[int, tuple[Action, ...]], ...]:
+        """The steps about a partition whose replicas are on `brokers`: the number of each, and those of its actions that are about it."""
+        found = []
+        for number, step in enumerate(self.steps, 1):
+            own = {action for action in step.actions if key in partitions_of(action)}
+            own |= {action for action in step.actions if isinstance(action, StartBroker | StopBroker) and action.broker in brokers}
+            if own:
+                found.append(
+                    (number, tuple(_narrowed(action, brokers) for action in step.actions if action in own or _waits(action, brokers)))
+                )
+        return tuple(found)
 
     @property
     def files(self) -> tuple[PlanFile, ...]:

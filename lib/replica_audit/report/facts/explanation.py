@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from replica_audit.protocol.epochs.epoch_table import EpochEntry
 from replica_audit.protocol.epochs.lineage import History, Span
-from replica_audit.protocol.verdict.verdict import Severity, Verdict
-from replica_audit.recovery.facts import RecoveryFacts
+from replica_audit.recovery.steps import Action, PlanRefusal
 from replica_audit.report.facts.partition_facts import (
     PartitionFacts,
     Tables,
@@ -149,18 +148,6 @@ def _step(number: int, answer: ExchangeRound) -> Iterator[ExplainedStep]:
     )
 
 
-def _recovery(facts: PartitionFacts, verdicts: Iterable[ReplicaVerdict]) -> RecoveryFacts:
-    """What somebody has to act upon in one partition."""
-    return RecoveryFacts(
-        run_id=facts.run.run_id,
-        cluster_id=facts.run.cluster_id,
-        offline=() if facts.offline is None else (facts.offline,),
-        verdicts=tuple(row for row in verdicts if row.severity != Severity.NONE and row.verdict != Verdict.INCONCLUSIVE),
-        groups=tuple(row for row in facts.impacts if row.affected),
-        transactions=tuple(row for row in facts.transactions if row.hangs_because is not None),
-    )
-
-
 _CURRENT = "current"
 
 
@@ -254,16 +241,29 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
-    """The answer to a question: one follower after the other, then the partition as a whole; `recovery`: what is to be decided about it.
+class ToDo:
+    """What the plan of the run does about a partition: the numbers of its steps, each with its actions; and what it refuses to do.
 
-    `starts`: what happens to its replicas when their brokers start, by broker, of those for which that is not plainly safe.
+    `no_plan`: why there is none; empty where there is one.
+    """
+
+    steps: tuple[tuple[int, tuple[Action, ...]], ...] = ()
+    refusals: tuple[PlanRefusal, ...] = ()
+    no_plan: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """The answer to a question: one follower after the other, then the partition as a whole.
+
+    `starts`: what happens to its replicas when their brokers start, by broker, of those for which that is not plainly safe. `to_do` is
+    None where nobody asked for a plan.
     """
 
     followers: tuple[Explanation, ...]
     partition: PartitionFacts
-    recovery: RecoveryFacts
     starts: tuple[ReplicaStart, ...] = ()
+    to_do: ToDo | None = None
 
 
 def explain(tables: Tables, question: Question) -> Explained:
@@ -282,7 +282,6 @@ def explain(tables: Tables, question: Question) -> Explained:
     return Explained(
         followers=followers,
         partition=facts,
-        recovery=_recovery(facts, tables.rows("replica_verdicts", ReplicaVerdict, **keys)),
         starts=tuple(sorted(tables.rows("replica_starts", ReplicaStart, **keys), key=lambda one: one.broker_id)),
     )
 

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from replica_audit.errors import visible
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
+from replica_audit.report.document import Sentence
 from replica_audit.report.facts.explanation import Explained
 from replica_audit.report.facts.run_report import Finding, PartitionPlace
 from replica_audit.report.page.page_data import PageData, for_script, rows_json
@@ -129,7 +130,7 @@ def _advice(first: Section | None) -> str:
         return ""
     if len(first.offline) > 1:
         return f"{first.offline[0]} Smallest loss: {first.offline[1]}."
-    return first.followers[0].remedies[0] if first.followers else ""
+    return next((f"{block.label.strip()}: {block.text}" for block in first.to_do if isinstance(block, Sentence)), "")
 
 
 class _Place:

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from replica_audit.program import option, program
 from replica_audit.recovery.start_text import of_transactions
-from replica_audit.report.advice.partition_remedies import hanging
-from replica_audit.report.advice.remedies import steps
 from replica_audit.report.document import Block, Exact, Heading, Rows, Sentence
 from replica_audit.report.facts.assessment import SEVERITY_NAMES
 from replica_audit.report.facts.explanation import Explained, Explanation
@@ -24,13 +22,15 @@ from replica_audit.report.page.picture import NARROW, WIDE, Picture, picture, wo
 from replica_audit.report.page.plain_words import counted, in_short, number, who_is_right
 from replica_audit.report.sections.brokers import replica_start
 from replica_audit.report.sections.drawn_logs import drawing_blocks
-from replica_audit.report.sections.follower import SECTIONS, head_blocks, remedy_blocks
+from replica_audit.report.sections.follower import SECTIONS, head_blocks
 from replica_audit.report.sections.offline import leaderless
-from replica_audit.report.sections.partition import PARTITION_SECTIONS, finding_blocks, transaction_blocks, weighed
+from replica_audit.report.sections.partition import PARTITION_SECTIONS, finding_blocks, weighed
+from replica_audit.report.sections.to_do import to_do_blocks
+from replica_audit.report.sections.transactions import hanging, transaction_blocks
 from replica_audit.rows.pairs import ReplicaVerdict
 
 _MOST = 50  # rows of a long list; the tables have all
-_BESIDES = (head_blocks, remedy_blocks, drawing_blocks)  # what a page says in its own way: in answers, and in a picture
+_BESIDES = (head_blocks, drawing_blocks)  # what a page says in its own way: in answers, and in a picture
 _ITEM = "- "
 _NUMBER = re.compile(r"[-?]|\d+(\+\d+)?|policy|same")
 _WHO_LEADS_DECIDES = ("committed_loss", "stale_tail")
@@ -78,7 +78,7 @@ def pieces(blocks: Iterable[Block]) -> Iterator[tuple[str, object]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follower:
-    """One follower with a finding: sentences, facts by name, steps, and what `explain` says of it."""
+    """One follower with a finding: sentences, facts by name, and what `explain` says of it."""
 
     broker_id: int
     verdict: str
@@ -88,7 +88,6 @@ class Follower:
     reason: str
     caveat: str
     facts: tuple[tuple[str, str], ...]
-    remedies: tuple[str, ...]
     told: tuple[Block, ...]
 
 
@@ -98,13 +97,16 @@ class Section:
 
     `offline` says that nobody leads it, and what each choice loses; empty where somebody does. `others` are followers without a finding;
     `hanging`: transactions that nobody will end.
-    `command` explains the partition in the terminal. `starts`: what happens to its replicas when their brokers start.
+    `to_do`: what the plan does about it; `cost`: what each choice of a leader costs. `command` explains the partition in the terminal.
+    `starts`: what happens to its replicas when their brokers start.
     """
 
     anchor: str
     name: str
     cluster: str
     severity: str
+    to_do: tuple[Block, ...]
+    cost: str | None
     starts: tuple[str, ...]
     offline: tuple[str, ...]
     hanging: tuple[Block, ...]
@@ -138,10 +140,12 @@ def section(report: Report, explained: Explained, anchor: str, cluster: str) -> 
         name=facts.name,
         cluster=cluster,
         severity=_severity([one.verdict.severity for one in bad] + [one.severity for one in facts.findings]),
+        to_do=tuple(to_do_blocks(explained)),
+        cost=weighed(facts) if any(one.verdict.verdict in _WHO_LEADS_DECIDES for one in bad) else None,
         starts=tuple(f"Broker {one.broker_id}: {replica_start(one)}." for one in explained.starts),
         offline=tuple(_offline(facts)),
         hanging=tuple(transaction_blocks(facts, _MOST)) if hangs else (),
-        followers=tuple(_follower(one, weighed(facts)) for one in bad),
+        followers=tuple(map(_follower, bad)),
         others=tuple(f"Broker {one.verdict.follower_id}: {one.verdict.verdict}." for one in ranked if one.verdict.severity == "none"),
         pictures=tuple(drawn),
         told=_told([finding_blocks(facts), *(one(facts, _MOST) for one in about)]),
@@ -153,10 +157,8 @@ def _severity(severities: Sequence[str]) -> str:
     return min(severities, key=SEVERITY_NAMES.index, default="none")
 
 
-def _follower(one: Explanation, weighed: str | None) -> Follower:
+def _follower(one: Explanation) -> Follower:
     verdict = one.verdict
-    first, *others = steps(one)
-    cost = (weighed,) if weighed and verdict.verdict in _WHO_LEADS_DECIDES else ()
     return Follower(
         broker_id=verdict.follower_id,
         verdict=verdict.verdict,
@@ -166,7 +168,6 @@ def _follower(one: Explanation, weighed: str | None) -> Follower:
         reason=verdict.reason,
         caveat=caveat(verdict),
         facts=tuple(_facts(one)),
-        remedies=(first, *cost, *others),
         told=_told(said(one) for said in SECTIONS if said not in _BESIDES),
     )
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
-from replica_audit.report.advice.remedies import is_cut_already
 from replica_audit.report.facts.assessment import VERDICTS_BY_LOSS
 from replica_audit.report.facts.explanation import Explanation
 from replica_audit.report.facts.run_report import Report
@@ -270,7 +269,7 @@ def in_short(one: Explanation) -> str:
     much = "" if verdict.loses_records is None else f", {counted(verdict.loses_records, 'record')}"
     below = verdict.committed or 0
     committed = f" {number(below)} of these offsets were committed and are not on the leader." if below else ""
-    is_done = is_cut_already(one)
+    is_done = bool(one.verdict.already_truncated)
     if verdict.restart_offset is not None:
         how = f"empties its log and starts again at {verdict.restart_offset}"
     elif is_done:

@@ -7,10 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from replica_audit.protocol.comparison.record_cursor import RecordPart
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.start_text import of_transactions
-from replica_audit.report.advice.decisions import decisions
-from replica_audit.report.advice.remedies import steps
 from replica_audit.report.document import Block, Exact, Heading, Rows, Sentence
-from replica_audit.report.facts.due_facts import due_of
 from replica_audit.report.facts.explanation import Explained, ExplainedReplica, Explanation, Outcome, clipped
 from replica_audit.report.layout.leader_words import has_no_leader, is_inferred, known_from, leader_name
 from replica_audit.report.layout.paragraphs import epoch, listed, moment, offsets, span_of_time, whole_in
@@ -254,14 +251,6 @@ def start_blocks(explained: Explained) -> Iterator[Block]:
         yield Sentence(replica_start(one), label=f"broker {one.broker_id}: ")
 
 
-def decision_blocks(explained: Explained) -> Iterator[Block]:
-    """What is to be decided about the partition."""
-    for place, one in enumerate(decisions(due_of(explained.recovery))):
-        if not place:
-            yield Heading("What to decide, worst first")
-        yield Sentence(one.text)
-
-
 def head_blocks(explanation: Explanation) -> Iterator[Block]:
     """Whose explanation it is, its verdict, and what the verdict rests on: leader, protocol, run."""
     verdict, run = explanation.verdict, explanation.run
@@ -440,13 +429,6 @@ def _corrected_checkpoints(explanation: Explanation) -> Iterator[Block]:
             yield Sentence(f"and {len(lines) - _MOST_LINES} more lines {whole}")
 
 
-def remedy_blocks(explanation: Explanation) -> Iterator[Block]:
-    """The steps that mend the follower."""
-    yield Heading("What to do")
-    for number, text in enumerate(steps(explanation), 1):
-        yield Sentence(text, label=f"{number}. ")
-
-
 def _limits(explanation: Explanation) -> Iterator[Block]:
     """What was too long to be read whole: then the explanation may lack something."""
     if explanation.cut_short:
@@ -457,7 +439,6 @@ def _limits(explanation: Explanation) -> Iterator[Block]:
 
 SECTIONS: tuple[Section, ...] = (
     head_blocks,
-    remedy_blocks,
     drawing_blocks,
     mismatch_blocks,
     exchange_blocks,

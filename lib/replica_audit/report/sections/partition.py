@@ -6,30 +6,63 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from replica_audit.protocol.transactions.open_transactions import GapDoubt
-from replica_audit.report.advice.partition_remedies import (
-    abort_command,
-    about_the_tool,
-    coordinator,
-    elsewhere,
-    finding_step,
-    good_copies,
-    hanging,
-    open_since,
-    standing,
-    stops_consumers,
-    to_be_saved,
-    what_is_wrong,
-    whose,
-)
-from replica_audit.report.document import Block, Exact, Heading, Rows, Sentence
+from replica_audit.protocol.verdict.partition_findings import PartitionCode
+from replica_audit.report.document import Block, Heading, Rows, Sentence
 from replica_audit.report.facts.partition_facts import PARTITION_TABLES, PartitionFacts
-from replica_audit.report.layout.paragraphs import listed, offsets, whole_in
+from replica_audit.report.layout.paragraphs import listed, whole_in
 from replica_audit.report.sections.offline import leaderless
+from replica_audit.report.sections.transactions import transaction_blocks
 from replica_audit.rows.history import ConsumerImpact, LeaderEpoch
-from replica_audit.rows.records import MissingSequences, TransactionFacts
+from replica_audit.rows.records import DamagedBatch, MissingSequences
 from replica_audit.rows.replicas import FutureReplica, ReplicaRole
 from replica_audit.rows.what_if import WhatIfLeader
 from replica_audit.words import count
+
+_DAMAGE = {
+    "crc": "the batch does not match its CRC",
+    "unframed": "the bytes there are not a batch, and reading stops",
+    "base_offset": "the batch is at other offsets than those it was written at",
+    "leader_epoch": "the batch has a leader epoch that cannot be right",
+}
+
+
+def affected(one: DamagedBatch) -> str:
+    """The offsets of a damaged batch."""
+    if one.last_offset is None:
+        return f"offsets from {one.first_offset} on"
+    return f"offset {one.first_offset}" if one.last_offset == one.first_offset else f"offsets {one.first_offset}..{one.last_offset}"
+
+
+def what_is_wrong(one: DamagedBatch) -> str:
+    """What is wrong with a batch, and where it lies."""
+    crcs = ""
+    if one.damage == "crc" and one.stored_crc is not None and one.computed_crc is not None:
+        crcs = f" (stored {one.stored_crc:08x}, computed {one.computed_crc:08x})"
+    at = "" if one.byte_offset is None else f" at byte {one.byte_offset}"
+    wrong = ""
+    if one.wrong_fields and one.recovery == "recoverable":
+        wrong = f"; differs from the other replicas in: {', '.join(one.wrong_fields)}"
+    return f"broker {one.broker_id}, {affected(one)}: {_DAMAGE.get(one.damage, one.damage)}{crcs}, {one.path}{at}{wrong}"
+
+
+def good_copies(one: DamagedBatch) -> str:
+    """What the other replicas' copies prove."""
+    brokers = listed(one.good_broker_ids)
+    match one.recovery:
+        case "recoverable":
+            others = [broker for broker in one.good_broker_ids if broker != one.recover_from_id]
+            besides = f"; the same is on broker {listed(others)}" if others else ""
+            return (
+                f"recover {affected(one)} from broker {one.recover_from_id}: its copy passes its CRC and is the batch as written{besides}"
+            )
+        case "unconfirmed":
+            return f"only the copy of broker {brokers} passes its CRC, and nothing proves that it is the same batch"
+        case "copies_disagree":
+            return f"the copies of brokers {brokers} pass their CRCs and differ: compare them before you use one"
+    return (
+        "no other replica's copy of these offsets passes its CRC: the records cannot be recovered from this input. Keep every copy, and "
+        "let consumers seek beyond them"
+    )
 
 
 def damage_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
@@ -43,36 +76,6 @@ def damage_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
         yield Sentence(f"{what_is_wrong(one)}. {told[:1].upper()}{told[1:]}.{cut}", label="- ")
     if len(facts.damaged) > most:
         yield Sentence(f"and {len(facts.damaged) - most} more {whole_in('the table damaged_batches', facts.warehouse)}")
-
-
-def transaction_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
-    """Those that hang first; the commands stand on lines of their own, to be copied."""
-    if not facts.transactions:
-        return
-    yield Heading("Open transactions")
-    yield Sentence(stops_consumers(facts.transactions))
-    found = hanging(facts.transactions)
-    shown = [*found, *(one for one in facts.transactions if not one.hangs_because)][:most]
-    for one in shown:
-        begun = f", {open_since(one)}" if open_since(one) else ""
-        yield Sentence(f"{where(one)}: {whose(one)}{begun}. It {standing(one)}.", label="- ")
-        about = f"{coordinator(one)}; {'; '.join(elsewhere(one)) or 'no other replica shows it'}"
-        yield Sentence(f"{about[:1].upper()}{about[1:]}.", indent=4)
-    if len(facts.transactions) > most:
-        left = count(len(facts.transactions) - most, "more transaction")
-        yield Sentence(f"{left} {whole_in('the table open_transactions', facts.warehouse)}")
-    for step in to_be_saved(found, facts.topic, facts.partition):
-        yield Sentence(step)
-    if found:
-        yield Sentence(f"To end {'it' if len(found) == 1 else 'those that hang'}:")
-        yield Exact([" ".join(abort_command(one, facts.topic, facts.partition)) for one in found[:most]])
-    if found and about_the_tool(found):
-        yield Sentence(about_the_tool(found))
-
-
-def where(one: TransactionFacts) -> str:
-    """Its offsets."""
-    return offsets(one.first_offset, one.last_offset + 1).capitalize()
 
 
 ROLE_HEAD = ("broker", "role", "in", "fenced", "log\nend", "high\nwater-\nmark", "knows\nepoch", "led\nby", "a fetch is\nanswered")
@@ -407,8 +410,14 @@ def finding_blocks(facts: PartitionFacts) -> Iterator[Block]:
         if one is not facts.offline:
             whose = f" of broker {one.broker_id}" if one.broker_id >= 0 else ""
             yield Sentence(f"{one.code} ({one.severity}){whose}: {one.summary}")
-            if step := finding_step(one.code):
-                yield Sentence(f"What to do: {step}")
+            if one.code == PartitionCode.REMOVED_BELOW_HIGH_WATERMARK:
+                yield Sentence(_REMOVED)
+
+
+_REMOVED = (
+    "If the leader holds these offsets (see the pairs), the follower has fetched them again; else only a copy of before has them, or the "
+    "application."
+)
 
 
 def _limits(facts: PartitionFacts, _most: int) -> Iterator[Block]:

@@ -14,13 +14,12 @@ from replica_audit.program import option, program
 from replica_audit.protocol.verdict.acknowledgement import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
-from replica_audit.report.advice.partition_remedies import in_short
 from replica_audit.report.facts.assessment import SEVERITY_NAMES
 from replica_audit.report.facts.run_report import Cluster, Finding, OldestCapture, ProblemKind, Report
 from replica_audit.report.layout.leader_words import PAIR_WITHOUT_LEADER, pair
-from replica_audit.report.layout.paragraphs import CommandLine
 from replica_audit.report.sections.brokers import broker_items
 from replica_audit.report.sections.offline import elections, in_sync
+from replica_audit.report.sections.transactions import in_short
 from replica_audit.report.text import findings_text
 from replica_audit.report.text.findings_text import cell, committed_part, cut, loses
 from replica_audit.rows.findings import RunFinding
@@ -177,8 +176,8 @@ def leader_and_isr_lines(report: Report) -> Iterator[str]:
         if one.code in set(PartitionCode):
             yield _line(report, one)
             if one.hanging:
-                for line in in_short(one.hanging, one.topic, one.partition):
-                    yield CommandLine(f"    {line}") if isinstance(line, CommandLine) else f"  {line}"
+                for line in in_short(one.hanging):
+                    yield f"  {line}"
 
 
 def _line(report: Report, one: RunFinding) -> str:

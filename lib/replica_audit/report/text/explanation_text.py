@@ -8,14 +8,15 @@ from replica_audit.report.document import Block, Exact, Heading, Rows, Sentence
 from replica_audit.report.facts.explanation import Explained
 from replica_audit.report.layout.drawing import WIDTH
 from replica_audit.report.layout.paragraphs import fitted, paragraph, printable
-from replica_audit.report.sections.follower import OF_PROTOCOLS, SECTIONS, decision_blocks, start_blocks
+from replica_audit.report.sections.follower import OF_PROTOCOLS, SECTIONS, start_blocks
 from replica_audit.report.sections.partition import PARTITION_SECTIONS, finding_blocks, leaderless_blocks, partition_head
+from replica_audit.report.sections.to_do import to_do_blocks
 
 _MOST = 10  # of a long list; the tables have all
 
 
 def render(explained: Explained, *, protocols: bool = False) -> str:
-    """What to decide, what was found of the partition, each follower explained, then the partition; a line feed at the end.
+    """What to do, what was found of the partition, each follower explained, then the partition; a line feed at the end.
 
     Args:
         explained: what to show.
@@ -28,7 +29,7 @@ def render(explained: Explained, *, protocols: bool = False) -> str:
     about = _text(section(facts, _MOST) for section in PARTITION_SECTIONS)
     if about or not explained.followers:
         told.append("\n\n".join(filter(None, [_text([partition_head(facts)]), about])))
-    first = _text([start_blocks(explained), decision_blocks(explained)])
+    first = _text([to_do_blocks(explained), start_blocks(explained)])
     return (f"{first}\n\n" if first else "") + f"\n\n{'=' * WIDTH}\n".join(told) + "\n"
 
 
