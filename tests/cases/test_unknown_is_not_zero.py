@@ -10,8 +10,8 @@ import pytest
 from replica_audit.protocol.comparison.commitment import Context
 from replica_audit.protocol.consumers import ValidationResult, assess, known
 from replica_audit.protocol.exchange.cuts import measure_removal
-from replica_audit.report.sections.decisions import decisions
 from replica_audit.report.facts.due_facts import DueFacts, DueGroups, KnownSum
+from replica_audit.report.sections.decisions import decisions
 from replica_audit.report.text.findings_text import loses
 from replica_audit.rows.history import ConsumerImpact
 from tests.page.runs import finding, with_columns

@@ -170,7 +170,7 @@ def _remedy(tmp_path: Path, *files: str, state: str | None = None) -> str:
 def test_after_a_clean_stop_nothing_cuts_it_off(tmp_path: Path) -> None:
     remedy = _remedy(tmp_path, ".lock", ".kafka_cleanshutdown")
     assert "stopped cleanly (.kafka_cleanshutdown), so it does not recover the log" in remedy
-    assert remedy.startswith("before the broker starts, move the replica's directory away")
+    assert remedy.startswith("do not start the broker yet: it was stopped cleanly")
 
 
 def test_after_a_crash_the_broker_cuts_it_off(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.local_run import triage
 from replica_audit.past.recovery import recovery_facts
 from replica_audit.past.run import PastRun
+from replica_audit.recovery.facts import PartitionKey, keys_of
 from replica_audit.recovery.invariants import PlanDefectError
 from replica_audit.recovery.plan import plan_of
 from replica_audit.recovery.steps import (
@@ -34,6 +35,7 @@ from replica_audit.recovery.steps import (
     StartBroker,
     StopBroker,
     TakeOut,
+    partitions_of,
 )
 from replica_audit.rows.codes import Protocol
 from tests.formats import kafka_files as kf
@@ -345,6 +347,8 @@ def tried(seed: int, root: Path) -> str:
     is_whole = world.is_whole and not world.unread and not world.is_guess
     for facts in recovery_facts(run):
         plan = plan_of(facts, GroupPolicy.RE_READ)
+        if silent := keys_of(facts.verdicts) - _told(plan):
+            raise Broken(f"of {sorted(silent)} something was found, and the plan has neither a step nor a word")
         carry_out(plan, world)
         for number in leaderless if is_whole else ():
             one = world.partitions[number]
@@ -352,6 +356,12 @@ def tried(seed: int, root: Path) -> str:
             if one.leader >= 0 and (TOPIC, number) not in plan.crossed and before[number, one.leader] > least:
                 raise Broken(f"broker {one.leader} leads {TOPIC}-{number}, which loses more than {least}: {before}")
     return kind
+
+
+def _told(plan: Plan) -> set[PartitionKey]:
+    """The partitions of which a plan does something, or says that it does not."""
+    done = {key for step in plan.steps for action in step.actions for key in partitions_of(action)}
+    return done | {(place[0], place[1]) for one in plan.refusals for place in one.of}
 
 
 def main() -> int:

@@ -17,8 +17,8 @@ from replica_audit.local_run import triage
 from replica_audit.past.recovery import due_facts, recovery_of
 from replica_audit.past.run import PastRun
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
-from replica_audit.report.sections.decisions import decisions
 from replica_audit.report.facts.due_facts import DueFacts, due_of
+from replica_audit.report.sections.decisions import decisions
 from replica_audit.rows import AUDIT_RUNS, CONSUMER_IMPACTS, FINDINGS, OPEN_TRANSACTIONS, REPLICA_VERDICTS, Table
 from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.encoding import as_dict

@@ -13,7 +13,6 @@ import pytest
 from replica_audit.notebook import charts
 from replica_audit.protocol.verdict.partition_findings import IncidentKind, PartitionCode
 from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
-from replica_audit.report.advice import remedies
 from replica_audit.report.document import Sentence
 from replica_audit.report.facts.assessment import CODES_BY_LOSS, VERDICTS_BY_LOSS
 from replica_audit.report.facts.explanation import Explained, ExplainedStep, Explanation, explain
@@ -92,11 +91,8 @@ class TestAVerdict:
         row = {"code": str(verdict), "broker_id": 2, "leader_id": 1, "cluster_id": "c", "summary": "why"}
         assert finding_json(row)["verdict"] == verdict
 
-    def test_explained_with_a_remedy(self, verdict: Verdict) -> None:
-        text = render(explained(**of(verdict)))
-        assert f"{verdict} ({SEVERITIES[verdict]})" in text
-        assert "knows no remedy" not in text
-        assert verdict in remedies.BY_VERDICT
+    def test_explained(self, verdict: Verdict) -> None:
+        assert f"{verdict} ({SEVERITIES[verdict]})" in render(explained(**of(verdict)))
 
     def test_in_the_notebook(self, verdict: Verdict) -> None:
         assert charts.VERDICTS.index(str(verdict)) == list(Verdict).index(verdict)
@@ -109,14 +105,8 @@ class TestAVerdict:
 
 @pytest.mark.parametrize("cause", Cause)
 class TestACause:
-    def test_in_the_text_and_on_the_page(self, cause: Cause) -> None:
+    def test_in_the_text(self, cause: Cause) -> None:
         assert findings_text.loses(finding(verdict="inconclusive", severity="warning", cause=str(cause))) == cause
-        unknown = list(remedies.steps(follower(verdict="inconclusive", severity="warning", cause=None)))
-        known = list(remedies.steps(follower(verdict="inconclusive", severity="warning", cause=str(cause))))
-        assert known != unknown, "a remedy of its own"
-        page = section(page_data().report, explained(verdict="inconclusive", severity="warning", cause=str(cause)), "orders-0", "")
-        assert page.followers[0].remedies == tuple(known)
-        assert known[0] in " ".join(render(explained(verdict="inconclusive", severity="warning", cause=str(cause))).split())
 
     def test_as_json(self, cause: Cause) -> None:
         row = {"code": "inconclusive", "broker_id": 2, "leader_id": 1, "cluster_id": "c", "summary": "why", "cause": str(cause)}

@@ -26,8 +26,8 @@ from replica_audit.recovery.document import render_plan
 from replica_audit.recovery.facts import RecoveryFacts
 from replica_audit.recovery.names import file_name
 from replica_audit.recovery.steps import GroupPolicy, Plan, SetAside, Stage, StartBroker
-from replica_audit.report.sections.decisions import decisions
 from replica_audit.report.facts.due_facts import due_of
+from replica_audit.report.sections.decisions import decisions
 from replica_audit.rows.codes import Cause
 from replica_audit.rows.findings import ElectionChoice, RunFinding
 from replica_audit.rows.history import ConsumerImpact

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from replica_audit.protocol.transactions.open_transactions import HangsBecause
-from replica_audit.report.sections.transactions import in_short
 from replica_audit.report.document import Block, Exact, Heading, Sentence
 from replica_audit.report.facts.explanation import explain
 from replica_audit.report.facts.question import Question
-from replica_audit.report.layout.paragraphs import CommandLine
 from replica_audit.report.page.partition import Section, section
+from replica_audit.report.sections.transactions import in_short
 from replica_audit.report.text.json_report import json_pieces
 from replica_audit.rows.records import HangingTransaction
 from tests.page.runs import page_data

@@ -134,25 +134,20 @@ _REMEDIES = {
     "dump-malformed": "dump the segment again with batch lines only, without --print-data-log",
 }
 TEXT_NOT_WHOLE = ("dump-truncated", "dump-malformed")  # what a text lacks the broker may well have
-IF_IT_LEADS = "if this is the leader, let another member of the ISR lead first, and leave the directory in place if there is none"
-_DAMAGED = (
-    "the broker will not notice; stop it, move the replica's directory away and let it fetch the log from the leader; keep the "
-    f"directory; {IF_IT_LEADS}"
-)
+BY_THE_PLAN = "change nothing there by hand: the plan (--plan DIR) says what is to be done"
+IF_THE_SAME = f"copy the file again; if the broker has the same, {BY_THE_PLAN}"
+_DAMAGED = f"the broker will not notice; {IF_THE_SAME}"
 WRONG_CRC = "crc-mismatch"
 TORN = ("torn-batch", "trailing-bytes")
 ENDS_IN_NO_BATCH = (*TORN, "zero-filled-tail")  # what recovery cuts off, and nothing else does
 APPENDED_BEHIND = "appended-behind-torn-batch"
 # what a batch that is only half written never looks like: whatever is behind it cannot be read, though it may be whole
 NO_BATCH = (APPENDED_BEHIND, "bad-batch-length", "bad-batch-header", "offsets-not-increasing")
-_NOT_RECOVERED = (
-    "the broker did not recover this log when it started, and wrote on after unreadable bytes: stop it, move the replica's "
-    f"directory away and let it fetch the log from the leader; {IF_IT_LEADS}"
-)
+_NOT_RECOVERED = f"the broker did not recover this log when it started, and wrote on after unreadable bytes; {IF_THE_SAME}"
 _WENT_BACK = (
     "copy the replica's directory before its broker starts or stops: log recovery does not truncate here, it keeps all of the segment or, "
     "where its index cannot take the offset (InvalidOffsetException), empties it and deletes what follows. Followers cannot fetch beyond "
-    f"this batch. Keep the copy and rebuild the replica from one whose offsets rise; {IF_IT_LEADS}"
+    f"this batch. Keep the copy; {IF_THE_SAME}"
 )
 _LOOKED_AT = 4 << 20  # bytes behind the last batch; a batch has 1 MiB unless brokers are told otherwise
 NOTHING = Scan(runs=(), damage=None, first_bad_crc=None)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from replica_audit.formats.log_dir.checkpoints import leader_epoch_checkpoint
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT
+from replica_audit.formats.segment.segment_scan import IF_THE_SAME
 from replica_audit.model import NOT_OPENED, Problem, ReplicaFiles
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.epochs.checkpoint_repair import CorrectedEntry, Correction, EntrySource, Undetermined, as_table, corrected
@@ -15,7 +16,6 @@ from replica_audit.protocol.epochs.replica_log import LoadedLog, contradiction, 
 
 _SHOWN = 40  # entries of a table in a sentence; more are in replica_logs.corrected_checkpoint
 _NEVER = "do not delete or rename the file: after a clean stop a broker does not rebuild it from the log"
-_ANEW = "rebuild the replica from a healthy leader: stop the broker, move the replica's directory out of the log directory"
 _UNDETERMINED = {
     Undetermined.CORRUPT_BATCH: "one of them does not match its CRC",
     Undetermined.BROKEN_SEGMENT: "a segment is damaged, or overlaps the one before it",
@@ -129,7 +129,7 @@ def _remedy(entries: Correction, files: ReplicaFiles, *, heals: bool) -> str:
     if heals:
         return "none needed: the table that a broker loads from these lines agrees with the batches"
     if isinstance(entries, Undetermined):
-        return f"copy the file again; the batches of this log do not determine a table ({_UNDETERMINED[entries]}): {_ANEW}; {_NEVER}"
+        return f"the batches of this log do not determine a table ({_UNDETERMINED[entries]}); {IF_THE_SAME}; {_NEVER}"
     again = "copy the file again; if the broker has the same file, " if files.checkpoint_state != "missing" else ""
     return (
         f"{again}correct it while the broker is stopped: the plan (--plan DIR) writes the corrected file and the script that puts it in "

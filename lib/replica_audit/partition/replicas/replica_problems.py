@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from replica_audit.formats.indexes import TRANSACTION_INDEX_KIND
 from replica_audit.formats.log_dir.names import EPOCH_CHECKPOINT, HIGH_WATERMARKS, LOG_STARTS
-from replica_audit.formats.segment.segment_scan import ENDS_IN_NO_BATCH, GOES_BACK, IF_IT_LEADS
+from replica_audit.formats.segment.segment_scan import BY_THE_PLAN, ENDS_IN_NO_BATCH, GOES_BACK, IF_THE_SAME
 from replica_audit.model import MISLEADING_INDEX, PERHAPS_MISLEADING_INDEX, PartitionMetadata, Problem, ReplicaFiles, Segment
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 
@@ -16,9 +16,8 @@ _LOG_WAS_LONGER = (
     "broker's own log ends here too, it lost its end after the stop"
 )
 _NO_RECOVERY = (
-    "before the broker starts, move the replica's directory away, so that it fetches the whole log, or truncate the file at this byte: the "
-    "broker was stopped cleanly (.kafka_cleanshutdown), so it does not recover the log, and what it appends after these bytes is "
-    "unreadable"
+    "do not start the broker yet: it was stopped cleanly (.kafka_cleanshutdown), so it does not recover the log, and what it appends after "
+    f"these bytes is unreadable; {IF_THE_SAME}"
 )
 _RECOVERS = "none: the broker was not stopped cleanly, so it recovers the log when it starts and truncates these bytes"
 EMPTIED = "emptied-segment"
@@ -62,8 +61,7 @@ def emptied_problem(path: str, base: int, end: int) -> Problem:
         kind="segment",
         code=EMPTIED,
         detail=without_batch(base, end),
-        remedy="copy the file again; if it is empty on the broker, too, no broker notices and nothing brings the records back by itself: "
-        f"rebuild the replica from one that holds them; {IF_IT_LEADS}",
+        remedy=f"no broker notices, and nothing brings the records back by itself; {IF_THE_SAME}",
         byte_offset=0,
     )
 
@@ -120,8 +118,7 @@ def log_problems(files: ReplicaFiles, log: LoadedLog, *, alive: bool | None, may
             kind="directory",
             code="missing-offsets",
             detail=f"offsets {first}..{last} are missing before segment {last + 1:020d}.log: no segment holds them",
-            remedy="look for the missing segment file; if the broker does not have it either, rebuild the replica from the leader; "
-            f"{IF_IT_LEADS}",
+            remedy=f"look for the missing segment file on the broker; if it has none, either, {BY_THE_PLAN}",
         )
     for place, (line, epoch, start) in enumerate(beyond[: _MAX_BEYOND + 1]):
         detail = f"epoch {epoch} starts in the file at {start}, beyond the log end {log.log_end_offset}: a broker drops the entry"
