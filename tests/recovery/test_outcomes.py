@@ -107,6 +107,15 @@ def test_records_that_only_the_follower_holds_are_copied_first() -> None:
     assert (unknown.outcome, unknown.lost_records) == (StartOutcome.COPY_FIRST, None)
 
 
+@pytest.mark.parametrize("code", [Verdict.COMMITTED_LOSS, Verdict.STALE_TAIL])
+def test_a_truncation_into_a_batch_of_the_leader_ends_the_fetches(code: Verdict) -> None:
+    cut = verdict(code, truncation_offset=50, divergence_offset=28, lost_offsets=35, lost_records=35)
+    assert because(verdicts=[cut], found=[finding(code, fetcher_fails=False)]) == (StartBecause.TRUNCATES,)
+    assert set(because(verdicts=[cut], found=[finding(code, fetcher_fails=True)])) == {StartBecause.TRUNCATES, StartBecause.CANNOT_FOLLOW}
+    done = replace(cut, already_truncated=True)
+    assert started(verdicts=[done], found=[finding(code, fetcher_fails=True)]) == {}, "whether it fetches by now its log says"
+
+
 def test_a_log_without_a_common_offset_is_given_up_as_a_whole() -> None:
     given_up = [verdict(Verdict.INCONCLUSIVE, cause=Cause.NO_COMMON_RANGE, restart_offset=30, lost_offsets=12, lost_records=12)]
     stopped = [row(ReplicaLog, **PLACE, broker_id=2, state="current", broker_ran=False)]

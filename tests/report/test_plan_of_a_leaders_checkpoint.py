@@ -88,7 +88,7 @@ def test_what_the_follower_truncates_by_the_corrected_file_is_copied_first(kind:
 def test_a_follower_that_truncates_nothing_or_only_what_the_leader_has_needs_the_file_alone() -> None:
     assert _steps(_facts(_then(2, truncation_offset=None))) == [Stage.COPY, Stage.START], "with the wrong file it truncates"
     assert _steps(_facts(_then(2), kind="cannot_rejoin", divergence_offset=None, truncation_offset=None)) == [Stage.START]
-    assert _steps(_facts(_then(2), kind="committed_loss", already_truncated=True)) == [Stage.START]
+    assert _steps(_facts(_then(2), kind="committed_loss", already_truncated=True)) == [Stage.COPY, Stage.START], "only its copy has it"
 
 
 def test_a_follower_that_stays_diverged_is_copied_and_rebuilt_after_it() -> None:

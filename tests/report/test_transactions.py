@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from replica_audit.protocol.transactions.open_transactions import HangsBecause
-from replica_audit.report.document import Block, Exact, Heading, Sentence
+from replica_audit.report.document import Block, Heading, Sentence
 from replica_audit.report.facts.explanation import explain
 from replica_audit.report.facts.question import Question
 from replica_audit.report.page.partition import Section, section
@@ -81,18 +81,9 @@ def test_one_that_hangs(why: HangsBecause) -> None:
         in said
     )
     assert "Its coordinator says CompleteAbort, producer epoch 3, timeout 60000 ms; no other replica shows it." in said
-    assert "    kafka-transactions.sh --bootstrap-server BROKER:PORT abort --topic orders --partition 0 --start-offset 10\n" in text
-    assert "First save" not in said
+    assert "for committed" not in said
     made = page(opened(hangs_because=str(why)))
-    assert _commands(made.hanging) == [
-        "kafka-transactions.sh --bootstrap-server BROKER:PORT abort --topic orders --partition 0 --start-offset 10"
-    ]
     assert "Offsets 10..14: pay (producer 7, epoch 3), since" in _said(made.hanging)
-    assert "First save" not in _said(made.hanging)
-
-
-def _commands(blocks: Iterable[Block]) -> list[str]:
-    return [line for block in blocks if isinstance(block, Exact) for line in block.lines]
 
 
 def _said(blocks: Iterable[Block]) -> str:
@@ -116,13 +107,13 @@ def test_a_young_one_is_listed_and_nothing_is_to_be_done() -> None:
     assert "Offsets 10..14" in _said(made.told)
 
 
-def test_what_may_be_committed_is_saved_first() -> None:
+def test_what_may_be_committed_says_so() -> None:
     row = opened(coordinator_state="CompleteCommit", may_be_committed=True)
-    said = words(alone(open_transactions=[row]))
-    assert "First save the records of offsets 10..14, pay (producer 7, epoch 3): its coordinator says CompleteCommit" in said
-    assert said.index("First save") < said.index("To end it:")
-    made = page(row)
-    assert "--isolation-level read_uncommitted --topic orders --partition 0 --offset 10 reads them" in _said(made.hanging)
+    told_ = (
+        "Its coordinator says CompleteCommit: its producer takes it for committed, and once it is aborted read_committed consumers never"
+    )
+    assert told_ in words(alone(open_transactions=[row]))
+    assert told_ in _said(page(row).hanging)
 
 
 def test_other_replicas() -> None:
@@ -143,7 +134,7 @@ def test_markers_that_contradict_each_other() -> None:
         "broker 2: committed by a marker at offset 15; broker 3: aborted by a marker at offset 15; broker 4: open, too; the markers" in said
     )
     assert "contradict each other, so consumers of these replicas have read different records." in said
-    assert "the marker on broker 2 is a COMMIT, so its producer considers them committed" in said
+    assert "The marker on broker 2 is a COMMIT: its producer takes it for committed" in said
     assert "contradict" not in words(alone(open_transactions=[opened(elsewhere=others[::2])]))
 
 
@@ -154,43 +145,6 @@ def test_groups_by_where_they_have_committed() -> None:
         "Groups a, b have committed there: with read_committed they are stuck. Below it: c; with read_committed they will stop at it. "
         "Beyond it: d; they read with read_uncommitted, or have read from an earlier leader."
     ) in said
-
-
-@pytest.mark.parametrize(
-    ("changed", "command", "about"),
-    [
-        ({}, "--start-offset 10", ""),
-        (
-            {"abort_form": "producer-id", "marker_coordinator_epoch": 5},
-            "--producer-id 7 --producer-epoch 3 --coordinator-epoch 5",
-            "These brokers are older than the tool, which came with Kafka 3.0: use that of a later release.",
-        ),
-        (
-            {"abort_form": "producer-id", "marker_coordinator_epoch": -1},
-            "--producer-id 7 --producer-epoch 3 --coordinator-epoch 0",
-            "use that of a later release.",
-        ),
-        (
-            {"abort_form": "producer-id"},
-            "--producer-id 7 --producer-epoch 3 --coordinator-epoch EPOCH",
-            "EPOCH is the leader epoch of the __transaction_state partition that holds the transactional id.",
-        ),
-        (
-            {"abort_form": None, "marker_coordinator_epoch": 5},
-            "--start-offset 10",
-            "Brokers before 3.0 need --producer-id 7 --producer-epoch 3 --coordinator-epoch 5 in place of --start-offset",
-        ),
-    ],
-)
-def test_the_command_is_that_of_the_brokers_version(changed: Row, command: str, about: str) -> None:
-    text = told(alone(open_transactions=[opened(**changed)]))
-    said = " ".join(text.replace("\\\n", "").split())
-    assert f"kafka-transactions.sh --bootstrap-server BROKER:PORT abort --topic orders --partition 0 {command}" in said
-    assert about in said
-    assert ("3.0" in said) == bool(about)
-    made = page(opened(**changed)).hanging
-    assert _commands(made)[0].endswith(f"--topic orders --partition 0 {command}")
-    assert about in _said(made)
 
 
 def test_the_transactional_id_has_changed_its_producer_id() -> None:
@@ -213,7 +167,7 @@ def test_what_is_not_known() -> None:
     said = words(alone(open_transactions=[opened(**unknown, may_be_committed=None)]))
     assert "- Offsets 10..14: producer 7, epoch 3. It hangs" in said
     assert "No __transaction_state in the input names its producer" in said
-    assert "First look at the records of offsets 10..14, producer 7, epoch 3: whether they should have been committed is not known" in said
+    assert "Whether its records should have been committed is not known" in said
 
 
 def test_many_are_cut_short_those_that_hang_first() -> None:

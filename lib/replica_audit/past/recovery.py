@@ -18,7 +18,7 @@ from replica_audit.past.run import PastRun
 from replica_audit.protocol.verdict.acknowledgement import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import BAD_ENDS, PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
-from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, keys_of
+from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, keys_of, will_be_cut
 from replica_audit.recovery.gone import without_gone
 from replica_audit.report.facts.due_facts import NAMED, STOPPED, UNKNOWN, DueElection, DueFacts, DueGroups, DuePartitions, KnownSum
 from replica_audit.rows import (
@@ -250,7 +250,7 @@ def recovery_of(run: PastRun, cluster_id: str, *, gone: Collection[int] = ()) ->
         holding_alone=frozenset(holding_alone),
         bad_ends=tuple(sorted(at_ends)),
         short_copies=frozenset(_found_now(run, own, (PartitionCode.ENDS_BELOW_HIGH_WATERMARK,))),
-        never_fetch=frozenset(never_fetch),
+        never_fetch=frozenset({*never_fetch, *_truncate_into_a_batch(run, own, verdicts)}),
         lack_markers=frozenset(lack_markers),
         agreeing=_agreeing(run, own, {*never_fetch, *lack_markers, *_without_topic_id(logs, starts)}),
         doubted=_rows(run, INPUT_ERRORS, ReportedProblem, own & (ds.field("code").isin(WHOSE_FILES) | _is_small_file())),
@@ -306,6 +306,14 @@ def _starts(run: PastRun, own: ds.Expression) -> tuple[ReplicaStart, ...]:
     """What brokers' starts do to replicas, where that is not plainly safe."""
     found = _rows(run, REPLICA_STARTS, ReplicaStart, own & (ds.field("outcome") != str(StartOutcome.SAFE)))
     return tuple(sorted(found, key=lambda one: (one.topic, one.partition, one.broker_id)))
+
+
+def _truncate_into_a_batch(run: PastRun, own: ds.Expression, verdicts: Collection[ReplicaVerdict]) -> set[ReplicaKey]:
+    """Replicas that truncate to an offset inside a batch of their leader, which they then cannot append."""
+    fails = _replicas(
+        run, own & ds.field("status").isin(FOUND_NOW) & ds.field("fetcher_fails") & ds.field("code").isin(list(map(str, _TAILS)))
+    )
+    return {*fails} & {(*one.key, one.follower_id) for one in verdicts if will_be_cut(one)}
 
 
 def _found_now(run: PastRun, own: ds.Expression, codes: Collection[PartitionCode]) -> list[ReplicaKey]:

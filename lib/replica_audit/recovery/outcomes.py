@@ -106,6 +106,8 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
     if offline is None and verdict is not None:
         is_final = _fetches_nothing(rows, broker) or any(one.code == PartitionCode.FETCH_FAILS_FOREVER for one in found)
         reasons |= set(_under_leader(verdict, is_final=is_final))
+        if _truncates_alone(verdict) and any(one.fetcher_fails for one in found):  # into a batch of the leader
+            reasons.add(StartBecause.CANNOT_FOLLOW)
         if _is_clean_under_undated(rows, verdict):
             reasons.add(StartBecause.LEADER_GUESSED)
         loss = _cut(verdict) if _truncates_alone(verdict) or StartBecause.EMPTIES in reasons else _NOTHING

@@ -172,7 +172,8 @@ def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], kept: Collection[R
         files=(PlanFile(name=FILE, content=table_csv(rows)), table),
     )
     waits = {one for one in unknown if facts.is_stopped(one[2]) is not False}
-    followers = {one for one in truncated | waits if one[2] not in facts.gone} - facts.never_fetch
+    cut = {(*one.key, one.follower_id) for one in facts.verdicts if known_cut(one)}
+    followers = {one for one in truncated | waits if one[2] not in facts.gone} - (facts.never_fetch - cut)
     return PlanPart(steps=(step,), presumptions=(*_stopped(facts, followers, tools), *_still_lead(facts, truncated, tools)))
 
 

@@ -56,7 +56,7 @@ def questions(facts: RecoveryFacts) -> tuple[AskForInput, ...]:
             replicas=tuple(sorted(replicas)),
             wanted=wanted.said(sorted({one[:2] for one in replicas})),
             why=why,
-            is_of_files=wanted not in (_METADATA, _BY_RECORDS),
+            is_of_files=wanted not in (_METADATA, _NEWER_METADATA, _BY_RECORDS),
         )
         for (wanted, why), replicas in found.items()
     )
@@ -119,6 +119,7 @@ def _of_starts(facts: RecoveryFacts, known: Collection[ReplicaKey]) -> Iterator[
 _METADATA = _Wanted(
     "`cluster-metadata.json` (command `describe-cluster`), or the directory `__cluster_metadata-0` of a broker or controller"
 )
+_NEWER_METADATA = _Wanted(f"{_METADATA.how}, made after the last election: what the input has is older")
 _BY_RECORDS = _Wanted("", of=("an audit with `--compare records` of", "an audit with `--compare records` of"))
 _OF_BROKER = {
     StartBecause.COPIED_TWICE: "the input has two copies of it",
@@ -163,7 +164,7 @@ def _wanted(facts: RecoveryFacts, replica: ReplicaKey, reason: StartBecause) -> 
     if reason is StartBecause.MISSING:
         return _Wanted(f"the folder of broker {broker}")
     if reason is StartBecause.LEADER_GUESSED:
-        return _METADATA
+        return _metadata(verdict)
     if reason is StartBecause.MAY_BECOME_STRAY:
         rest = f" on broker {broker}, or, where that has none, a copy of another replica of the topic with its own"
         return _Wanted(rest, of=("the file partition.metadata of", "the files partition.metadata of"))
@@ -172,12 +173,17 @@ def _wanted(facts: RecoveryFacts, replica: ReplicaKey, reason: StartBecause) -> 
     return _copy_again(replica)
 
 
+def _metadata(verdict: ReplicaVerdict | None) -> _Wanted:
+    is_old = verdict is not None and verdict.inferred_because == InferredBecause.METADATA_OUTDATED
+    return _NEWER_METADATA if is_old else _METADATA
+
+
 def _of_verdict(facts: RecoveryFacts, verdict: ReplicaVerdict) -> Iterator[_Asked]:
     replica, leader = (*verdict.key, verdict.follower_id), (*verdict.key, verdict.leader_id)
     if verdict.already_truncated or verdict.key in facts.leaderless or replica in facts.settled:
         return
     if verdict.leader_source == INFERRED and verdict.inferred_because != InferredBecause.NO_LEADER:
-        yield replica, _METADATA, "who leads is only a guess"
+        yield replica, _metadata(verdict), "who leads is only a guess"
     elif verdict.verdict == Verdict.INCONCLUSIVE and not known_cut(verdict):
         if verdict.cause == Cause.TOPIC_ID_IN_DOUBT:
             yield replica, _decision(facts, verdict.key), "nobody can tell by the files which topic id is right"

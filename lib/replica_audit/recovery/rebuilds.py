@@ -52,7 +52,7 @@ _NO_REPLICA_FETCHES = (
     "leader {leader} refuses an empty replica as well, and no wrong line of a leader-epoch-checkpoint is known: let another member of the "
     "ISR lead, or restart the leader, which then leads in a new epoch; then audit again"
 )
-_NEVER_FETCHES = "its leader refuses its fetches forever"
+_NEVER_FETCHES = "its fetcher fails: it cannot append what its leader sends"
 _LACKS_MARKER = "it lacks the end of a transaction, and once it leads, read_committed consumers stop there for good"
 _COMPACTED = "it is compacted, and equal offsets do not show that the leader has its keys: audit with --compare records"
 

@@ -67,21 +67,6 @@ def caveat(one: ReplicaVerdict) -> str:
     return "The leader is inferred from the logs."
 
 
-def what_would_settle_it(one: ReplicaVerdict) -> str:
-    """What to do before acting on a verdict under an inferred leader; empty where it is known, or where nobody leads."""
-    if not is_inferred(one) or has_no_leader(one):
-        return ""
-    ask = "Ask the cluster for the leader (kafka-topics.sh --describe)"
-    match one.inferred_because:
-        case InferredBecause.METADATA_OUTDATED:
-            how = "audit with a cluster-metadata.json, or a copy of __cluster_metadata-0, taken after the last election"
-        case InferredBecause.LEADER_NOT_NAMED:
-            how = "audit with a cluster-metadata.json that names the leader"
-        case _:
-            how = "audit with a cluster-metadata.json"
-    return f"{caveat(one)} {ask}, or {how}, before acting on this; a clean verdict proves nothing here."
-
-
 def once_corrected(one: FollowerOnceCorrected) -> str:
     """What it does to its log, without a subject."""
     if one.restart_offset is not None:
