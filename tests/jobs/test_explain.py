@@ -16,7 +16,8 @@ import pytest
 
 from replica_audit import cli
 from replica_audit.config import Settings
-from replica_audit.report.facts.explanation import Explained, explain
+from replica_audit.past.explained import Explainer
+from replica_audit.report.facts.explanation import Explained
 from replica_audit.report.facts.question import Question, parse_partition
 from replica_audit.report.text.explanation_text import render
 from replica_audit.storage.warehouse.reader import WarehouseTables
@@ -64,7 +65,7 @@ def cluster_id(root: str) -> str:
 def explained(warehouse: Path, root: str, partition: str, follower: int | None = None) -> Explained:
     topic, number = parse_partition(partition)
     asked = Question(topic=topic, partition=number, cluster_id=cluster_id(root), follower_id=follower)
-    return explain(WarehouseTables(str(warehouse)), asked)
+    return Explainer(WarehouseTables(str(warehouse))).explain(asked)
 
 
 class TestOfARealAudit:

@@ -7,6 +7,7 @@ import fcntl
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass, replace
@@ -617,6 +618,27 @@ def test_a_transaction_that_may_be_committed_is_aborted_only_after_its_records_w
     assert list(csv.reader(io.StringIO(files(saved)["save-first.csv"])))[1:] == [[str(taken.leader_id), "/var/lib/kafka/data-0", "u-0"]]
     assert ended.commands[0].startswith("# save the records named above from the copies of step 1")
     assert f"{taken.first_offset}..{taken.last_offset} for committed" in ended.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "command", "about"),
+    [
+        ({"abort_form": "start-offset"}, "--start-offset 40", ""),
+        ({"abort_form": "producer-id", "marker_coordinator_epoch": 5}, "--coordinator-epoch 5", "use that of a later release"),
+        ({"abort_form": "producer-id", "marker_coordinator_epoch": -1}, "--coordinator-epoch 0", "use that of a later release"),
+        ({"abort_form": None, "marker_coordinator_epoch": 5}, "--start-offset 40", "Brokers before 3.0 need the tool of a later release"),
+    ],
+)
+def test_a_transaction_is_aborted_as_the_brokers_version_takes_it(changed: dict[str, Any], command: str, about: str) -> None:
+    plan = plan_of(facts(transactions=(transaction("t", **changed),)), RE_READ)
+    (ended,) = plan.steps
+    assert f"abort --topic t --partition 0 {command}" in re.sub(
+        r"--producer-id \d+ --producer-epoch \d+ ", "", files(plan)["abort-transactions.sh"]
+    )
+    assert (about in " ".join(ended.reasons)) and ("release" in " ".join(ended.reasons)) == bool(about)
+    unknown = plan_of(facts(transactions=(transaction("t", abort_form="producer-id", marker_coordinator_epoch=None),)), RE_READ)
+    assert not unknown.steps
+    assert "--coordinator-epoch EPOCH` of Kafka 3.0 or later ends it" in unknown.refusals[0].why
 
 
 def test_decisions_are_worst_first_and_there_are_none_of_a_clean_cluster() -> None:

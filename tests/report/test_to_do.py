@@ -27,6 +27,7 @@ from replica_audit.recovery.steps import (
     ElectPreferred,
     EndTransaction,
     GroupPolicy,
+    KeepCopy,
     NameTopic,
     Plan,
     PlanRefusal,
@@ -48,6 +49,7 @@ from tests.report.audited import TablesInMemory, tables_of
 
 KEY, MINE, OTHER = ("orders", 0), ("orders", 0, 2), ("other", 1, 7)
 IN_WORDS: list[tuple[Action, str]] = [
+    (KeepCopy((MINE, OTHER)), "Keep the audited copy of broker 2, which alone has what is gone there"),
     (Copy((MINE, OTHER)), "Copy the directory of broker 2 to a safe place."),
     (
         AskForInput(replicas=(MINE, OTHER), wanted="a copy", why="who leads is a guess"),
@@ -121,7 +123,7 @@ def test_the_steps_are_those_of_the_plan_that_is_written() -> None:
             for number, actions in found.to_do.steps:
                 numbers += 1
                 part = parts[str(number)]
-                assert f"{topic}-{partition}" in part or any(isinstance(one, StartBroker | Copy | ResetGroup) for one in actions)
+                assert f"{topic}-{partition}" in part or any(isinstance(one, StartBroker | Copy | KeepCopy | ResetGroup) for one in actions)
     assert numbers
 
 

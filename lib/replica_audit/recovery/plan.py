@@ -29,6 +29,7 @@ from replica_audit.recovery.steps import (
     ElectPreferred,
     EndTransaction,
     GroupPolicy,
+    KeepCopy,
     Plan,
     PlanFile,
     PlanPart,
@@ -148,10 +149,11 @@ def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], kept: Collection[R
         for log_dir, directory in [(log.log_dir, log.directory) for log in logs] or [("", "{}-{}".format(*replica))]:
             rows.append((replica[2], log_dir, f"./{directory}" if directory.startswith("-") else directory))
     of = brokers_shown({broker for *_key, broker in holders})
+    kept_copies = sorted({*since, *(one for one in held if one[2] in facts.gone)})
     step = PlanStep(
         stage=Stage.COPY,
         title=f"Copy {count(len(rows) - 1, 'replica directory', 'replica directories')} of {of} to a safe place",
-        actions=(Copy(tuple(sorted({*holders, *since, *(one for one in held if one[2] in facts.gone)}))),),
+        actions=(Copy(tuple(holders)), *([KeepCopy(tuple(kept_copies))] if kept_copies else [])),
         reasons=(
             f"They {'hold' if held else 'may hold'} records that no other log keeps once a step below, or the start of a broker, "
             f"truncates, deletes or sets them aside. They are listed in {FILE}, with the log directory as audited; on the broker it is one "
@@ -289,7 +291,7 @@ def _only_copies(facts: RecoveryFacts, lost: Collection[int], held: Collection[R
         yield PlanStep(
             stage=Stage.COPY,
             title=f"Save the records that only the audited copy of {brokers_shown({*lost, *(broker for *_key, broker in since)})} holds",
-            actions=(Copy(tuple(sorted({*held, *since}))),),
+            actions=(KeepCopy(tuple(sorted({*held, *since}))),),
             reasons=tuple(_copies(lost, since)),
             commands=tuple(_salvage(facts)),
             checks=(Check("# SAVED/SALVAGE.md lists what was saved and what could not be saved", Shows.COPIED),),

@@ -21,6 +21,7 @@ from replica_audit.recovery.steps import (
     Elect,
     ElectPreferred,
     EndTransaction,
+    KeepCopy,
     NameTopic,
     PlanStep,
     PutBack,
@@ -131,7 +132,7 @@ def apply(facts: RecoveryFacts, state: State, action: Action) -> Iterator[Effect
 def _note(state: State, action: Action) -> None:
     """Actions that change no log and no leadership."""
     match action:
-        case Copy(replicas):
+        case Copy(replicas) | KeepCopy(replicas):
             state.copied.update(replicas)
         case AskForInput():
             state.asked.update(action.replicas)
@@ -246,7 +247,7 @@ def shown_by(shows: Shows, step: PlanStep, state: State) -> bool:
 
 
 _SHOWN: dict[Shows, tuple[type, ...]] = {
-    Shows.COPIED: (Copy,),
+    Shows.COPIED: (Copy, KeepCopy),
     Shows.ANSWERED: (AskForInput,),
     Shows.NAMED: (NameTopic,),
     Shows.RUNS: (StartBroker,),
@@ -277,7 +278,7 @@ def _is_done(state: State, action: Action) -> bool:
 
 def _is_noted(state: State, action: Action) -> bool:
     match action:
-        case Copy(replicas):
+        case Copy(replicas) | KeepCopy(replicas):
             return state.copied >= set(replicas)
         case AskForInput():
             return state.asked >= {*action.replicas} and state.asked_brokers >= {*action.brokers}

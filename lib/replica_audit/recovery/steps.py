@@ -38,6 +38,13 @@ class Copy:
     replicas: tuple[ReplicaKey, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class KeepCopy:
+    """Keep the audited copies of replicas, whose brokers no longer have what is in them."""
+
+    replicas: tuple[ReplicaKey, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskForInput:
     """Stop here for these replicas until `wanted` was given and planned again. `why` is what is not known without it.
@@ -147,6 +154,7 @@ class ElectPreferred:
 
 Action = (
     Copy
+    | KeepCopy
     | AskForInput
     | CorrectFile
     | NameTopic
@@ -166,7 +174,7 @@ Action = (
 def partitions_of(action: Action) -> frozenset[PartitionKey]:
     """The partitions that an action names; none where it is about brokers."""
     match action:
-        case Copy(replicas):
+        case Copy(replicas) | KeepCopy(replicas):
             return frozenset(replica[:2] for replica in replicas)
         case AskForInput():
             return frozenset(replica[:2] for replica in action.replicas)

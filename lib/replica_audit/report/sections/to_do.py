@@ -15,6 +15,7 @@ from replica_audit.recovery.steps import (
     Elect,
     ElectPreferred,
     EndTransaction,
+    KeepCopy,
     NameTopic,
     PlanRefusal,
     PutBack,
@@ -71,6 +72,9 @@ def _said(action: Action, key: PartitionKey) -> str:
         case Copy():
             of = _brokers(action, key)
             return f"copy the director{'y' if len(of) == 1 else 'ies'} of {brokers_shown(of)} to a safe place"
+        case KeepCopy():
+            kept = brokers_shown(_brokers(action, key))
+            return f"keep the audited copy of {kept}, which alone has what is gone there, and save its records from it"
         case AskForInput():
             return f"give {action.wanted}, and plan again: of {brokers_shown(_brokers(action, key))}, {action.why}"
         case ResetGroup(group, _key, offset):
@@ -106,6 +110,6 @@ def _said_of_broker(action: CorrectFile | NameTopic | StopBroker | StartBroker |
             return f"put broker {replica[2]} back: it fetches the whole log from the leader"
 
 
-def _brokers(action: Copy | AskForInput, key: PartitionKey) -> list[int]:
+def _brokers(action: Copy | KeepCopy | AskForInput, key: PartitionKey) -> list[int]:
     """The brokers whose replicas of the partition an action is about."""
     return sorted({replica[2] for replica in action.replicas if replica[:2] == key})
