@@ -145,10 +145,6 @@ _WANTED_FOR: Mapping[str, _Wanted] = {
         ": its batches are of a format without leader epochs (before 0.11); `kafka-dump-log.sh --print-data-log` shows both logs' records",
         of=("a decision by the records of", "a decision by the records of"),
     ),
-    Cause.LEADER_COPIED_EARLIER: _Wanted(
-        ", copied again: of one instant (a snapshot of the storage), or the leader after its followers",
-        of=("all replicas of", "all replicas of"),
-    ),
     Cause.TEXT_NOT_WHOLE: _Wanted(", dumped again whole, or their segments", of=("the texts of", "the texts of")),
     Cause.UNKNOWN_BROKER: _Wanted("the meta.properties of these log directories: of which broker are they?"),
     Cause.SEGMENTS_NOT_COPIED: _Wanted(
