@@ -59,7 +59,7 @@ class TestWhatItShows:
         assert browser.texts("h1") == [
             "Committed records are missing from the leader: at least 114 offsets in 9 partitions, and 4 consumer groups are affected."
         ]
-        assert "keep the audited copy of broker-2/data-0/ledger-1" in browser.texts(".next")[0]
+        assert "Keep the audited copy of broker 2, which alone has what is gone there" in browser.texts(".next")[0]
         assert browser.texts(".tile") == TILES
         assert browser.texts(".changes")[0].startswith("Compared with earlier runs: 3 new, 12 persisting.")
         assert browser.complaints() == []
@@ -79,7 +79,7 @@ class TestWhatItShows:
         assert "20 of these offsets were committed and are not on the leader." in said
         assert "the committed records are on broker 1 and not on the leader" in said
         assert "Choose a leader: broker 2 (leads now): nothing is lost; broker 1 has already truncated 20 offsets" in said
-        assert "keep the audited copy of broker-1/data-0/billing-0, which may be the last one with the lost records" in said
+        assert "Keep the audited copy of broker 1, which alone has what is gone there" in said
         drawn = browser.texts("#billing-0 svg.wide text")
         assert {"epoch 0", "epoch 2", "truncates 20 records, 20 committed offsets", "▶ truncate-on-fetch: to 10"} <= set(drawn)
         assert "bill-classic" in drawn

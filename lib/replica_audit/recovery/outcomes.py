@@ -105,9 +105,7 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
     loss, leader_id, election = _NOTHING, _leader_of(rows, verdict), None
     if offline is None and verdict is not None:
         is_final = _fetches_nothing(rows, broker) or any(one.code == PartitionCode.FETCH_FAILS_FOREVER for one in found)
-        reasons |= set(_under_leader(verdict, is_final=is_final))
-        if _truncates_alone(verdict) and any(one.fetcher_fails for one in found):  # into a batch of the leader
-            reasons.add(StartBecause.CANNOT_FOLLOW)
+        reasons |= set(_under_leader(verdict, is_final=is_final, fails=any(one.fetcher_fails for one in found)))
         if _is_clean_under_undated(rows, verdict):
             reasons.add(StartBecause.LEADER_GUESSED)
         loss = _cut(verdict) if _truncates_alone(verdict) or StartBecause.EMPTIES in reasons else _NOTHING
@@ -260,8 +258,11 @@ def _fetches_nothing(rows: AuditedRows, broker: int) -> bool:
     return _is_stopped(rows, broker) or (not ran and any(one.broker_id == broker and one.fenced for one in rows.roles))
 
 
-def _under_leader(verdict: ReplicaVerdict, *, is_final: bool) -> Iterator[StartBecause]:
-    """What a follower does where somebody leads; `is_final`: its copy is what it starts with: it was stopped, or fetches nothing."""
+def _under_leader(verdict: ReplicaVerdict, *, is_final: bool, fails: bool) -> Iterator[StartBecause]:
+    """What a follower does where somebody leads.
+
+    `is_final`: its copy is what it starts with: it was stopped, or fetches nothing. `fails`: it cannot append what it fetches then.
+    """
     if is_final and is_emptied(verdict):
         yield StartBecause.EMPTIES
     elif verdict.verdict in _OF_VERDICTS:
@@ -272,7 +273,7 @@ def _under_leader(verdict: ReplicaVerdict, *, is_final: bool) -> Iterator[StartB
     if verdict.keys_may_differ:
         yield StartBecause.NOT_COMPARED
     if _truncates_alone(verdict):
-        yield StartBecause.TRUNCATES
+        yield from (StartBecause.TRUNCATES, *([StartBecause.CANNOT_FOLLOW] if fails else []))
 
 
 def _is_clean_under_undated(rows: AuditedRows, verdict: ReplicaVerdict) -> bool:

@@ -140,7 +140,7 @@ def section(report: Report, explained: Explained, anchor: str, cluster: str) -> 
         name=facts.name,
         cluster=cluster,
         severity=_severity([one.verdict.severity for one in bad] + [one.severity for one in facts.findings]),
-        to_do=tuple(to_do_blocks(explained)),
+        to_do=tuple(block for block in to_do_blocks(explained) if not isinstance(block, Heading)),
         cost=weighed(facts) if any(one.verdict.verdict in _WHO_LEADS_DECIDES for one in bad) else None,
         starts=tuple(f"Broker {one.broker_id}: {replica_start(one)}." for one in explained.starts),
         offline=tuple(_offline(facts)),
