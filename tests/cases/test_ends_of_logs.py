@@ -140,6 +140,7 @@ def test_the_checkpoint_of_a_leader_that_went_on_may_be_later_than_its_log(tmp_p
     root = _led_by_1(tmp_path, {1: COMMON, 2: COMMON}, {1: END + 5, 2: END}, isr=[1, 2], state="up")
     apart = ran(root)
     assert ({row["cause"] for row in apart.rows("replica_verdicts")}, apart.exit_code) == ({"leader copied earlier"}, 3)
+    assert {one.broker_id: one.outcome for one in apart.report.broker_starts} == {1: "unknown", 2: "unknown"}
     at_once = ran(root, simultaneous_copies=True)
     assert (set(at_once.verdicts.values()), at_once.exit_code) == ({"inconclusive"}, 1)
 

@@ -396,6 +396,24 @@ def test_keys_are_not_compared_by_offsets(tmp_path: Path) -> None:
 
 @needs_clusters
 @pytest.mark.clusters
+def test_a_replica_that_holds_what_its_leader_lacks_is_not_deleted(tmp_path: Path) -> None:
+    """A batch is missing in the middle of the leader's log; both followers have it."""
+    root = copied(DATA / "sample" / "clean-in-sync", tmp_path / "cluster")
+    (segment,) = (root / "broker-1").rglob("epochs-0/*.log")
+    held = segment.read_bytes()
+    sizes: list[int] = []
+    while sum(sizes) < len(held):
+        sizes.append(12 + int.from_bytes(held[sum(sizes) + 8 : sum(sizes) + 12]))
+    at = len(sizes) // 2
+    segment.write_bytes(held[: sum(sizes[:at])] + held[sum(sizes[: at + 1]) :])
+    _of_brokers, because, plan = outcomes(root)
+    assert because == {("epochs", 0, broker): {"stays-diverged"} for broker in (2, 3)}
+    assert not of(plan, TakeOut) and not of(plan, SetAside)
+    (kept,) = [one for one in of(plan, Copy) if isinstance(one, Copy)]
+    assert set(kept.replicas) == {("epochs", 0, broker) for broker in (1, 2, 3)}
+    assert sum(one.what == "rebuild" and "leader 1 that misses offsets" in one.why for one in plan.refusals) == 2
+
+
 def test_what_a_truncation_leaves_short_of_keys_is_rebuilt() -> None:
     """The brokers did lose these keys: `after`, they are not on broker 1."""
     _brokers, because, plan = outcomes(CLUSTERS / "compacted-key-loss" / "before")

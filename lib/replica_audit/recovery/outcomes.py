@@ -19,6 +19,7 @@ from replica_audit.protocol.verdict.partition_findings import PartitionCode
 from replica_audit.protocol.verdict.verdict import Severity, Verdict
 from replica_audit.recovery.facts import is_emptied, will_be_cut
 from replica_audit.recovery.start_order import lead_at_once, price_of
+from replica_audit.rows.codes import Cause
 from replica_audit.rows.findings import FoundFinding
 from replica_audit.rows.pairs import RecordsByTransaction, ReplicaVerdict
 from replica_audit.rows.replicas import ReplicaLog, ReplicaRole
@@ -153,6 +154,8 @@ def _start(rows: AuditedRows, broker: int, offline: FoundFinding | None) -> Repl
 
 def _without_verdict(rows: AuditedRows, broker: int) -> Iterator[StartBecause]:
     """What the start of a leader does, or of the only replica in the input."""
+    if any(one.leader_id == broker and one.cause == Cause.LEADER_COPIED_EARLIER for one in rows.verdicts):
+        yield StartBecause.NOT_COMPARED  # its copy is short, or of before: whether its disk holds more, nobody saw
     if not rows.verdicts and not rows.roles:
         yield StartBecause.NOT_COMPARED  # no metadata says whether there are others
     running = {one.broker_id for one in rows.logs if one.state == "current" and one.broker_ran}

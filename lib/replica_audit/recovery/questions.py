@@ -111,7 +111,8 @@ def _of_starts(facts: RecoveryFacts, known: Collection[ReplicaKey]) -> Iterator[
     keys = {replica[:2] for replica in known}
     for one in open_by_facts(facts, corrected=facts.settled | facts.topic_ids.keys(), rebuilt=()):
         reason = one.reasons[0]
-        is_asked = one.replica in known or (reason is StartBecause.ELECTION_UNKNOWN and one.replica[:2] in keys)
+        is_leader = reason is StartBecause.NOT_COMPARED and one.replica not in facts.verdict_of  # its followers asked for its directory
+        is_asked = one.replica in known or ((is_leader or reason is StartBecause.ELECTION_UNKNOWN) and one.replica[:2] in keys)
         if OUTCOME_OF[reason] is StartOutcome.UNKNOWN and not is_asked:
             yield one.replica, _wanted(facts, one.replica, reason), _OF_START[reason]
 

@@ -113,10 +113,11 @@ def _leader(facts: RecoveryFacts, replica: ReplicaKey) -> int:
 def _undecided(verdict: ReplicaVerdict | None) -> str | None:
     if verdict is None:
         return None
-    kind, hole, stuck = Verdict(verdict.verdict), verdict.hole, verdict.stuck
+    kind, stuck = Verdict(verdict.verdict), verdict.stuck
+    misses = next((one for one in verdict.conflicts or () if one.leader_epoch is None), None)
     of = {"leader": verdict.leader_id, "follower": verdict.follower_id}
-    if kind is Verdict.LOG_MATCHING_VIOLATION and hole is not None and hole.broker_id == verdict.leader_id:
-        return _LEADER_MISSES.format(**of, first=hole.first_offset, last=hole.end_offset - 1)
+    if kind is Verdict.LOG_MATCHING_VIOLATION and misses is not None:
+        return _LEADER_MISSES.format(**of, first=misses.first_offset, last=misses.end_offset - 1)
     if kind is Verdict.CANNOT_REJOIN and stuck is not None and stuck.fresh_replica_too:
         return _NO_REPLICA_FETCHES.format(**of)
     if kind is Verdict.COMPACTION_DIFFERS or verdict.differing_keys:
