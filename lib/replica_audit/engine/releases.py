@@ -7,10 +7,14 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from replica_audit.engine.arrow import frame_of
+
+_NOTHING = pa.schema([("none", pa.int32())])
 _SEED = 42  # of the hash by which Spark partitions
 
 
@@ -36,10 +40,25 @@ def parallelism(spark: SparkSession) -> int:
 
 
 def in_threads(spark: SparkSession) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """What lets a call in another thread have this one's tags and group of jobs."""
+    """What lets a call in another thread have this one's tags and group of jobs, and the session as its active one."""
     if not spark.version.startswith("3."):
         return inheritable_thread_target(spark)
-    return (lambda call: call) if is_connect(spark) else inheritable_thread_target
+    if is_connect(spark):
+        return lambda call: call
+
+    def as_here(call: Callable[[], None], /) -> Callable[[], None]:
+        def called() -> None:
+            make_active(spark)  # else Delta looks for a catalog's tables in another session
+            call()
+
+        return inheritable_thread_target(called)
+
+    return as_here
+
+
+def make_active(spark: SparkSession) -> None:
+    """Let a session be this thread's active one, which is whoever made a frame last."""
+    frame_of(spark, [], _NOTHING)
 
 
 def add_tag(spark: SparkSession, tag: str) -> None:

@@ -11,20 +11,17 @@ from contextlib import contextmanager, suppress
 from math import ceil
 from types import TracebackType
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from replica_audit.engine.arrow import frame_of
-from replica_audit.engine.releases import is_connect, settings_of
+from replica_audit.engine.releases import is_connect, make_active, settings_of
 from replica_audit.files import object_store
 from replica_audit.progress import Progress
 from replica_audit.storage.warehouse.faults import check, working_places
 
 _EVERY_SECONDS = 0.5
-_NOTHING = pa.schema([("none", pa.int32())])
 _ENDPOINT = "AWS_ENDPOINT_URL_S3"
 _OF_HADOOP = {
     "access.key": "AWS_ACCESS_KEY_ID",
@@ -85,7 +82,7 @@ def own_session(spark: SparkSession) -> Iterator[SparkSession]:
         yield own
     finally:
         with suppress(Py4JError, OSError):  # whose JVM is gone, as has been told
-            frame_of(active, [], _NOTHING)  # whoever makes a frame becomes the active session
+            make_active(active)
 
 
 def session() -> SparkSession:
