@@ -97,6 +97,17 @@ def test_a_replica_in_two_directories_of_one_broker_stays_what_kafka_refuses(tmp
     assert found.problems() == ["replica-in-two-log-dirs"] * 2
 
 
+def test_a_replica_that_was_put_by_in_its_log_directory_keeps_the_broker_from_starting(tmp_path: Path) -> None:
+    root = _cluster(tmp_path)
+    (replica,) = root.glob("broker-2/*/t-0")
+    shutil.copytree(replica, replica.with_name("t-0.bak"))
+    found = seen(root)
+    assert found.exit_code == 3
+    (problem,) = found.tables["input_errors"]
+    assert problem["path"].endswith("t-0.bak")
+    assert "move it out of there before the broker starts" in problem["remedy"]
+
+
 def test_directories_of_one_broker_in_folders_of_their_own(tmp_path: Path) -> None:
     root = _cluster(tmp_path)
     second = root / "broker-2-second" / "data-1"
@@ -129,9 +140,14 @@ def test_real_brokers_copied_beside_themselves(tmp_path: Path, cluster: str) -> 
     before = seen(tmp_path / "root")
     shutil.copytree(tmp_path / "root" / "broker-1", tmp_path / "root" / "broker-1.bak")
     after = seen(tmp_path / "root")
-    assert after.tables["replica_verdicts"] == [
-        row | {"run_id": after.tables["replica_verdicts"][0]["run_id"]} for row in before.tables["replica_verdicts"]
-    ]
+    judged_before, judged = (
+        sorted(
+            ({name: value for name, value in row.items() if name != "run_id"} for row in one.tables["replica_verdicts"]),
+            key=lambda row: (row["topic"], row["partition"], row["follower_id"]),
+        )
+        for one in (before, after)
+    )
+    assert judged == judged_before
     assert after.exit_code == before.exit_code or after.exit_code == 3
     assert after.problems().count("two-copies-of-a-broker") == len({path.name for path in (tmp_path / "root" / "broker-1").glob("data*")})
 

@@ -152,7 +152,13 @@ def log_directory(
 # Files of a replica in a folder that is none, and folders in a replica.
 
 
-def misplaced(folder: Folder, small: SmallFiles) -> Iterator[Problem]:
+_NOT_IN_A_LOG_DIR = (
+    "if the broker's own log directory has this folder, move it out of there before the broker starts: it refuses to start beside a folder "
+    "that is not named after a TOPIC-PARTITION (LogManager.loadLogs); if only the copy has it, take it out of the copy"
+)
+
+
+def misplaced(folder: Folder, small: SmallFiles, *, is_in_a_log_dir: bool) -> Iterator[Problem]:
     """What is wrong with them: they are not used."""
     segments = [file for file in folder.files if log_dir.segment_name(file)]
     if segments:
@@ -161,8 +167,12 @@ def misplaced(folder: Folder, small: SmallFiles) -> Iterator[Problem]:
             kind="directory",
             code="segments-outside-a-replica",
             detail=f"no TOPIC-PARTITION is known for the folder; segments left out: {len(segments)}",
-            remedy="put them into a folder named after their TOPIC-PARTITION, beside its leader-epoch-checkpoint",
+            remedy=_NOT_IN_A_LOG_DIR
+            if is_in_a_log_dir
+            else "put them into a folder named after their TOPIC-PARTITION, beside its leader-epoch-checkpoint",
         )
+        if is_in_a_log_dir:
+            return  # what lies beside them is not told again
     parsers: dict[str, Callable[[bytes], object]] = {
         log_dir.EPOCH_CHECKPOINT: checkpoints.leader_epoch_lines,
         log_dir.PARTITION_METADATA: checkpoints.topic_id,
@@ -327,7 +337,8 @@ class _Walk:
         else:
             if any(file in folder.names for file in _OF_A_LOG_DIR):
                 self._log_dir(folder)
-            self.problems += misplaced(folder, self.small)
+            is_in_a_log_dir = log_dir.META_PROPERTIES not in files and str(path.parent) in self.metas
+            self.problems += misplaced(folder, self.small, is_in_a_log_dir=is_in_a_log_dir)
         for file in files:
             if not log_dir.is_known(file):
                 self.texts.take(path / file)
