@@ -135,9 +135,10 @@ def _settled(lab: Lab, history: History, root: Path) -> Path:
 
 
 def _held(root: Path) -> Iterator[tuple[Place, FileBatch]]:
-    """Every batch of a root that its CRC does not contradict, with its partition."""
+    """Every batch of a root that its replica still serves and its CRC does not contradict, with its partition."""
     for (topic, partition, _broker), directory in replica_directories(root).items():
-        yield from (((topic, partition), one) for one in batches(directory) if is_intact(one))
+        begins = log_start_offset(directory)
+        yield from (((topic, partition), one) for one in batches(directory) if is_intact(one) and one.last >= begins)
 
 
 def _gone(before: Path, after: Path, compacted: set[str]) -> Iterator[tuple[Place, FileBatch]]:

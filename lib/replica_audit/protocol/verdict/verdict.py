@@ -217,6 +217,11 @@ def _stale_tail(c: Comparison) -> Judgement | None:
     if c.fetches_all_again:
         return None
     reason = f"truncates to {c.cut}: whether offsets {reasons.removed(c)} were committed is unknown"
+    if c.follower.empty:
+        end = c.follower.log.log_end_offset
+        reason = (
+            f"truncates to {c.cut}: its log begins and ends at {end}; whether it held what the leader lacks is unknown"
+        )
     return Judgement(verdict=Verdict.STALE_TAIL, reason=reason)
 
 
