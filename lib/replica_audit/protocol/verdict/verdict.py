@@ -219,9 +219,7 @@ def _stale_tail(c: Comparison) -> Judgement | None:
     reason = f"truncates to {c.cut}: whether offsets {reasons.removed(c)} were committed is unknown"
     if c.follower.empty:
         end = c.follower.log.log_end_offset
-        reason = (
-            f"truncates to {c.cut}: its log begins and ends at {end}; whether it held what the leader lacks is unknown"
-        )
+        reason = f"truncates to {c.cut}: its log begins and ends at {end}; whether it held what the leader lacks is unknown"
     return Judgement(verdict=Verdict.STALE_TAIL, reason=reason)
 
 
