@@ -77,7 +77,7 @@ def test_the_advice_moves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
     root = _empty_leader(tmp_path / "root")
     assert cli.main(["triage", "--input", str(root), "--partition", "t-0"]) == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "Move no directory away, and delete none" in said
+    assert "delete none, start no stopped broker that holds one" in said
     assert "out of the log directory" not in said
     assert cli.main(["triage", "--input", str(root), "--plan", str(tmp_path / "plan")]) == 1
     assert "out of the log director" not in (tmp_path / "plan" / "PLAN.md").read_text(encoding="utf-8")

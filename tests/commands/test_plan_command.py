@@ -23,14 +23,14 @@ LOSS, CLEAN, OFFLINE = DATA / "sample" / "committed-loss", DATA / "sample" / "cl
 def test_the_plan_of_a_run_in_a_warehouse_is_that_of_triage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_warehouse(tmp_path / "warehouse", LOSS)
     assert cli.main(["plan", "--warehouse", str(tmp_path / "warehouse"), "--output", str(tmp_path / "plan")]) == 0
-    assert "1 step, 0 refused" in capsys.readouterr().err
+    assert "2 steps, 0 refused" in capsys.readouterr().err
     assert cli.main(["triage", "--input", str(LOSS), "--plan", str(tmp_path / "now")]) == 1
     made = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "plan").iterdir()}
     now = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "now").iterdir()}
     assert made.keys() == now.keys()
     assert {name for name in made if made[name] != now[name]} == {"PLAN.md"}, "which names the run"
     assert next(csv.reader(made["reset-bill-classic.csv"].splitlines()))[0] == "billing"
-    assert "already truncated" in made["PLAN.md"]
+    assert "truncated since it was copied" in made["PLAN.md"]
 
 
 def test_a_clean_cluster_has_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,11 +51,11 @@ def test_a_plan_begins_with_what_the_summary_says_of_the_brokers(tmp_path: Path,
     assert text.index("```text") < text.index("## The steps in short") < text.index("## Step 1")
 
 
-def test_where_no_step_repairs_what_was_found_nobody_says_that_there_is_nothing_to_do(tmp_path: Path) -> None:
+def test_what_was_truncated_since_is_kept_and_nobody_says_that_there_is_nothing_to_do(tmp_path: Path) -> None:
     elected = DATA / "sample" / "elr-election"
     assert cli.main(["triage", "--input", str(elected), "--plan", str(tmp_path / "plan")]) == 1
     text = (tmp_path / "plan" / "PLAN.md").read_text(encoding="utf-8")
-    assert "**The plan is empty.** The run has 2 findings, and no step of a plan repairs them" in text
+    assert "## Step 1: Save the records that only the audited copy of broker 1 holds" in text
     assert "There is nothing to do" not in text
 
 
@@ -124,14 +124,14 @@ def test_summary_and_page_begin_with_brokers_and_what_to_decide(tmp_path: Path, 
     assert "What to decide" not in capsys.readouterr().out + page.read_text(encoding="utf-8")
 
 
-def test_explain_begins_with_what_to_decide_about_its_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_begins_with_what_to_do_about_its_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for root, clean in ((LOSS, False), (CLEAN, True)):
         warehouse = tmp_path / root.name
         write_warehouse(warehouse, root)
         topic, partition = sorted(_partitions(root))[0]
         assert cli.main(["explain", "--warehouse", str(warehouse), "--partition", f"{topic}-{partition}"]) == 0
         said = capsys.readouterr().out
-        assert said.startswith("What to decide, worst first\n") is not clean
+        assert said.startswith(f"What to do\n  {'Nothing: no step of the plan is about' if clean else 'step 1  Keep the audited copy'}")
         others = {f"{name}-{number}" for name, number in _partitions(root)} - {f"{topic}-{partition}"}
         assert not [name for name in others if name in said.split("=" * 20)[0]], "only what concerns this partition"
 
@@ -219,7 +219,7 @@ def test_a_replica_that_could_not_be_read_is_not_deleted(tmp_path: Path, what: s
     assert code == 1
     plan = " ".join((tmp_path / "plan" / "PLAN.md").read_text(encoding="utf-8").split())
     asked = {
-        "its directory": "Wanted: the directory of `billing-0` on broker 1, copied again",
+        "its directory": "Wanted: the directory of `billing-0`, copied again with the .log files",
         "a segment": "or not to its end: the input problems say why",
     }
     assert asked[what] in plan

@@ -437,7 +437,7 @@ class TestNobodyLeads:
     def test_a_link_leads_to_its_picture(self, browser: Browser, outage: Path) -> None:
         browser.open(f"{outage.as_uri()}#root/jb-1" if "root/jb-1" in outage.read_text(encoding="utf-8") else f"{outage.as_uri()}#jb-1")
         assert browser.run("return document.activeElement.classList.contains('partition')")
-        assert browser.texts(".partition .offline h4")[:2] == ["When a broker starts", "No leader"]
+        assert browser.texts(".partition .offline h4")[:3] == ["What to do", "When a broker starts", "No leader"]
         assert "no leader" in cells(browser, 3)
         assert browser.run("const ids = [...document.querySelectorAll('[id]')].map(e => e.id); return ids.length - new Set(ids).size") == 0
 

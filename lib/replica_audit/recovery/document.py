@@ -61,7 +61,7 @@ def _in_short(plan: Plan, finding_count: int) -> Iterator[str]:
         yield from ("**No step is safe to take.** Below is why nothing is planned.", "")
     elif finding_count:
         said = f"The run has {count(finding_count, 'finding')}, and no step of a plan repairs {'it' if finding_count == 1 else 'them'}"
-        yield from (f"**The plan is empty.** {said}: `explain` says what to do.", "")
+        yield from (f"**The plan is empty.** {said}: `explain` shows what is known.", "")
     else:
         yield from ("**There is nothing to do: the plan is empty.**", "")
 
