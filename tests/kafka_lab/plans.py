@@ -177,8 +177,8 @@ def _cut(row: dict[str, str], before: Path, after: Path, *, is_cleaned: bool) ->
         return
     if row["records"] and int(row["records"]) != gone:
         yield f"{gone} records were cut, {row['records']} foretold"
-    first = max(part[0].base for part in (has, leads) if part) if has or leads else 0
-    if [one for one in has if one.base >= first] != [one for one in leads if one.base >= first]:
+    first = max(log_start_offset(became[key]), log_start_offset(became[leader]))
+    if [one for one in has if one.last >= first] != [one for one in leads if one.last >= first]:
         yield "it does not have what its leader has"
 
 
