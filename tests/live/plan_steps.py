@@ -106,7 +106,8 @@ class Operator:
             r"# brokers? ([\d, ]+) must not run yet.*": self._not_running,
             r"# on each broker, stopped or from a snapshot: mkdir -p SAFE_PLACE/broker-BROKER_ID; .*": lambda: None,
             r"# cp -a LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/": self._copy,
-            r"# on its host, in a copy of this folder: (?:DIR_\d+=LOG_DIR )+(?:ASIDE=SAFE_PLACE )?sh (checkpoints/\S+)": self._in_place,
+            r"# on its host, in a copy of this folder(?:, while it runs)?: (?:DIR_\d+=LOG_DIR )+(?:ASIDE=SAFE_PLACE )?sh (checkpoints/\S+)"
+            r"( check)?": self._in_place,
             r"# on the host of broker (\d+), in each log directory that holds (.*): rm (\S+)": self._remove_marker,
             r"# cat LOG_DIR/DIRECTORY/partition.metadata   # has the topic id": self._every_topic_is_named,
             r"# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/DIRECTORY.*": lambda: None,
@@ -189,7 +190,7 @@ class Operator:
         if self.lab.brokers[int(broker)].state is State.UP:
             self.lab.brokers[int(broker)].terminate()
 
-    def _in_place(self, script: str) -> None:
+    def _in_place(self, script: str, check: str | None) -> None:
         """The audit read copies: the broker's own log directories are given, as the plan says."""
         assert self.audited
         said_where = (self.folder / "PLAN.md").read_text(encoding="utf-8").partition(f"sh {script}`")[0].rpartition("## Step")[2]
@@ -198,7 +199,7 @@ class Operator:
         own["ASIDE"] = self.safe / "aside"
         own["ASIDE"].mkdir(parents=True, exist_ok=True)
         said = " ".join(f"{name}={shlex.quote(str(place))}" for name, place in own.items())
-        self.shell(f"{said} sh {script}", self.folder)
+        self.shell(f"{said} sh {script}{check or ''}", self.folder)
 
     def _every_topic_is_named(self) -> None:
         found = re.search(r" on broker (\d+)", self.step.title)

@@ -427,7 +427,8 @@ def test_files_of_one_broker_share_one_restart_and_one_script(tmp_path: Path) ->
         "Restart broker 1: corrects 3 leader-epoch-checkpoints",
         "Restart broker 2: corrects 1 leader-epoch-checkpoint",
     ]
-    assert [line.split(":")[0] for line in plan.steps[0].commands][:3] == [
+    assert [line.split(":")[0] for line in plan.steps[0].commands][:4] == [
+        "# on its host, in a copy of this folder, while it runs",
         "# stop broker 1",
         "# on its host, in a copy of this folder",
         "# start broker 1 on its host, unless it runs, and wait until this lists it",
@@ -528,6 +529,12 @@ def test_the_script_touches_no_file_that_was_not_audited_nor_a_disk_in_use(disk:
     with (disk.data / ".lock").open("w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)  # as a broker that runs holds it
         refused("is locked: broker 2 runs")
+        assert disk.run("check") == (0, ""), "it may run while its files are looked at"
+        before = "0\n1\n2 0\n"
+        corrected.write_text(before)
+        refused("is not the file that was audited", "check")
+        before = "0\n0\n"
+        corrected.write_text(before)
         refused("is locked: broker 2 runs", "undo")
     (disk.data / "inside").mkdir()
     code, said = disk.run(ASIDE=str(disk.data / "inside"))

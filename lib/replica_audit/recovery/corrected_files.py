@@ -121,7 +121,8 @@ def _was(log: ReplicaLog) -> str:
 _ON_DISK = """\
 #!/bin/sh
 # Written by an audit; read it before you run it: on the host of the broker, while the broker is stopped, as the user that Kafka runs as.
-# It stops at the first line that fails. With the argument undo it puts everything back, as long as the broker was not started.
+# It stops at the first line that fails. With the argument check it changes nothing, and the broker may run: it stops where a file is not
+# the one that was audited. With the argument undo it puts everything back, as long as the broker was not started.
 set -eu
 mode=${1:-put}
 here=$(dirname -- "$0")
@@ -132,7 +133,7 @@ not_used() {
   if [ -e "$1/meta.properties" ] && ! grep -Eqx "(broker|node)\\.id=$broker" "$1/meta.properties"; then
     fail "$1 is a log directory of another broker than $broker"
   fi
-  if [ -e "$1/.lock" ] && [ -r /proc/locks ]; then
+  if [ "$mode" != check ] && [ -e "$1/.lock" ] && [ -r /proc/locks ]; then
     inode=$(ls -di -- "$1/.lock" | awk '{ print $1 }')
     if grep -Eq ":$inode " /proc/locks; then fail "$1 is locked: broker $broker runs; stop it first"; fi
   fi
@@ -157,6 +158,7 @@ place() {  # SOURCE DIRECTORY NAME DIGEST
   if cmp -s -- "$here/$1" "$target"; then return; fi
   [ "$4" != unknown ] || fail "$target: nobody knows which file was audited; audit again"
   [ "$(digest "$target")" = "$4" ] || fail "$target is not the file that was audited: copy it again, audit and plan again"
+  if [ "$mode" = check ]; then return; fi
   if [ -e "$target" ]; then cp -p -- "$target" "$target.before"; fi
   cp -- "$here/$1" "$target"
 }
@@ -172,6 +174,7 @@ aside() {
   if [ -d "$to" ] && [ ! -e "$from" ]; then return; fi
   [ -d "$from" ] || fail "$from: no such directory; which log directories does the broker have?"
   [ ! -e "$to" ] || fail "$to is there already: name another directory"
+  if [ "$mode" = check ]; then return; fi
   [ -d "$ASIDE" ] || fail "$ASIDE: no such directory; make it first"
   case "$(cd -- "$ASIDE" && pwd -P)/" in "$(cd -- "$1" && pwd -P)"/*) fail "$ASIDE lies in the log directory $1" ;; esac
   mkdir -p -- "$ASIDE/broker-$broker"
@@ -209,7 +212,7 @@ def reasons_of(work: DiskWork, aside: Mapping[ReplicaKey, str]) -> Iterator[str]
     yield (
         f"Run the script as the user that Kafka runs as, and name the broker's own log directories to it ({dirs}), never a copy: "
         f"`{work.line}`. It stops where the broker runs, where a log directory is another broker's, and where a file is not the one that "
-        "was audited."
+        "was audited; with the argument check it looks at the files only, and the broker may run."
     )
     if work.corrected:
         yield f"The corrected files take the place of the old ones, each of which stays beside it, as {NAME}.before."

@@ -356,10 +356,12 @@ class _Maker:
         torn: Sequence[ReplicaKey],
         stopped: Sequence[int],
     ) -> Iterator[str]:
+        work = self._work(broker)
+        if work and broker in stopped:
+            yield f"# on its host, in a copy of this folder, while it runs: {work.line} check"
         for rival in stopped:
             why = "it overwrites the files while it runs" if rival == broker else "else it leads instead; a step below starts it again"
             yield f"# stop broker {rival}: {why}"
-        work = self._work(broker)
         if work.moved and (self.facts.anybody_runs or any(self.state.running.values())):
             named = some([visible(f"{topic}-{partition}") for topic, partition, _broker in self.aside[broker]])
             yield f"{self.tools.topics()}   # {named}: `Leader` is not {broker}, nor is {broker} in `Isr` or `Elr`: else stop here"
