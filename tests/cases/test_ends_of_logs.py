@@ -200,3 +200,12 @@ def test_one_whose_log_says_so_last(tmp_path: Path, lines: Sequence[str], fails:
 def test_one_that_ends_behind_it_does(tmp_path: Path) -> None:
     found = ran(_trimmed(tmp_path, [(4, 24, 34)]))
     assert (found.exit_code, _codes(found)) == (0, [])
+
+
+def test_a_running_leader_whose_log_start_lies_beyond_its_segments_decides_nothing(tmp_path: Path) -> None:
+    """Its segments were copied before its checkpoint: what its followers would find there nobody knows."""
+    root = _led_by_1(tmp_path, {1: COMMON, 2: COMMON}, {1: END, 2: END}, isr=[1, 2])
+    (_log_dir(root, 1) / "log-start-offset-checkpoint").write_text("0\n1\nt 0 1000\n", encoding="utf-8")
+    found = ran(root)
+    assert found.exit_code == 3
+    assert {one.broker_id: one.outcome for one in found.report.broker_starts} == {1: "unknown", 2: "unknown"}

@@ -150,6 +150,10 @@ def _incomparable(c: Comparison) -> Judgement | None:
     if c.leader.lost_end is not None and c.difference is None and not c.context.leads_by_choice:
         why = f"its copy ends at {c.leader.log.log_end_offset}, and had reached {c.leader.lost_end} by its own checkpoints: it is short"
         return inconclusive(Cause.LEADER_UNKNOWN, why)
+    if c.no_common_range and c.leader.log.deleted_end is not None and c.leader.alive:
+        starts, ends = c.leader.log.log_start_offset, c.leader.log.deleted_end
+        why = f"its log start is {starts}, and its segments end at {ends}: they were copied earlier"
+        return inconclusive(Cause.LEADER_COPIED_EARLIER, why)
     if c.no_common_range:
         ends, starts = c.follower.log.log_end_offset, c.leader.log.log_start_offset
         return inconclusive(Cause.NO_COMMON_RANGE, f"the log ends at {ends}, the leader's starts at {starts}")
