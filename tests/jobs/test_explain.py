@@ -147,7 +147,7 @@ class TestOfARealAudit:
         environment = {"PATH": str(tmp_path), "PYTHONPATH": str(DATA.parents[1] / "lib"), "LC_ALL": "C", "PYTHONWARNINGS": "ignore"}
         whole = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=1200)
         assert (whole.returncode, whole.stderr) == (0, "")
-        assert whole.stdout.startswith("What to decide, worst first\n")
+        assert whole.stdout.startswith("What to do\n")
         assert "\n\nledger-0: follower 2 of leader 1\n" in whole.stdout
         read_end, write_end = os.pipe()
         os.close(read_end)

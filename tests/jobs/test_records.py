@@ -56,8 +56,8 @@ def test_both_engines_write_the_same_rows(
 
 def test_explain_names_the_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["triage", "--input", str(SHARED / "compacted-key-loss" / "after"), "--compare", "records", "--partition", "settings-0"]
-    assert cli.main(command) == 1
+    assert cli.main([*command, "--plan", str(tmp_path / "plan")]) == 1
     text = " ".join(capsys.readouterr().out.split())
     assert "compaction_differs (error)" in text
     assert text.count("key-missing-or-deleted on broker 1; leader a value at") == 9
-    assert "ask their owner whether they were deleted" in text
+    assert "ask their owner whether they were deleted" in (tmp_path / "plan" / "PLAN.md").read_text(encoding="utf-8")

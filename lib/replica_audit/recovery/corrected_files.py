@@ -22,7 +22,7 @@ _NOT_EXACT = {
     "file": "is kept from the file: no batch contradicts it",
 }
 STAYS_DIVERGED = (
-    "replayed with a corrected leader-epoch-checkpoint it keeps batches that are not the leader's: see in `explain` which replica is right"
+    "replayed with a corrected leader-epoch-checkpoint it keeps batches that are not the leader's: copy both, and compare their records"
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from replica_audit.protocol.comparison.compaction import CompactionCause
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.commands import Tools, reassignment_json
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, lacks_keys
@@ -39,7 +40,10 @@ _SAID = {
     Verdict.COMPACTION_DIFFERS: "compaction left it other keys than its leader",
 }
 _ONE_AT_A_TIME = "another replica of it is rebuilt in this plan: audit again after that"
-_OTHER_KEYS = "compaction left other keys on the two: see in `explain` which replica is wrong before you delete one"
+_OTHER_KEYS = (
+    "compaction left other keys on the two, which `explain` lists: of those that only one replica has, ask their owner whether they were "
+    "deleted; have them written or deleted again, and audit again before you delete a replica"
+)
 _LEADER_LACKS_KEYS = (
     "it is leader {leader} that lacks keys, or has old values: once broker {follower} is in the ISR, move the leadership there (first "
     "in a reassignment, then a preferred election), audit again, and rebuild broker {leader}; deleting broker {follower} would lose them"
@@ -90,13 +94,20 @@ def _ill(facts: RecoveryFacts) -> Iterator[tuple[ReplicaKey, str]]:
         settled = replica in facts.corrected or replica in facts.healed_by_leader or replica in facts.recovering
         is_over = verdict.already_truncated and kind not in _REBUILT  # what stays diverged once it is truncated, stays so
         if kind in (*_REBUILT, *_UNDECIDED) and not settled and verdict.key not in facts.leaderless and not is_over:
-            yield replica, _SAID.get(kind, str(kind))
+            yield replica, _SAID.get(kind, str(kind)) + _perhaps_deleted(verdict)
         elif lacks_keys(verdict) and not settled and verdict.key not in facts.leaderless:
             yield replica, "its cleaner had compacted beyond the offset to which it truncates: it lacks keys then"
     for replica in sorted(facts.never_fetch | facts.lack_markers):
         known = facts.verdict_of.get(replica)
         if replica not in facts.corrected and replica[:2] not in facts.leaderless and (known is None or known.verdict not in _REBUILT):
             yield replica, _NEVER_FETCHES if replica in facts.never_fetch else _LACKS_MARKER
+
+
+def _perhaps_deleted(verdict: ReplicaVerdict) -> str:
+    """What nobody can tell by the files of keys that only the leader has."""
+    if any(one.cause == CompactionCause.KEY_MISSING_OR_DELETED for one in verdict.differing_keys or ()):
+        return " (`explain` lists them: ask their owner whether they were deleted, for the leader then serves them again)"
+    return ""
 
 
 def _held_up(facts: RecoveryFacts, replica: ReplicaKey, waiting: Collection[ReplicaKey]) -> str | None:
