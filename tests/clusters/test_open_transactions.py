@@ -71,10 +71,10 @@ def test_what_a_person_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert cli.main(["triage", "--input", str(LOSS / "before"), "--html", str(page), "--json", str(document)]) == 1
     out = capsys.readouterr().out
     said = " ".join(out.split())
-    command = "kafka-transactions.sh --bootstrap-server BROKER:PORT abort --topic transfers --partition 1 --start-offset 24"
-    assert f"to end the one from offset 26:\n      {command.removesuffix('24')}26\n" in out, "on one line; it was aborted anyway"
-    assert "save first: the records of the one from offset 24 (straddle-commit). The marker on broker 1 is a COMMIT" in said
-    assert f"<code>{command}</code>\n" in page.read_text(encoding="utf-8"), "on one line"
+    command = "kafka-transactions.sh --bootstrap-server BROKER:PORT abort --topic transfers --partition 1 --start-offset"
+    assert f"to end the one from offset 26, and the plan has the others:\n      {command} 26\n" in out, "on one line; it was aborted anyway"
+    assert "save first: a producer takes its records for committed" in said
+    assert f"<code>{command} 26</code>\n" in page.read_text(encoding="utf-8"), "on one line"
     listed = json.loads(document.read_text(encoding="utf-8"))["open_transactions"]
     assert [(row["partition"], row["first_offset"]) for row in listed] == [(0, 18), (0, 21), (1, 24), (1, 26), (2, 15), (2, 20)]
     assert cli.main(["triage", "--input", str(LOSS / "before"), "--partition", "transfers-1"]) == 1
@@ -83,7 +83,8 @@ def test_what_a_person_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert told.startswith("Open transactions The last stable offset is 24: consumers with read_committed do not get beyond it.")
     assert "Offsets 24..25: straddle-commit (producer 1001, epoch 0), since 2026-11-21 06:03:11 UTC" in told
     assert "Its coordinator says CompleteCommit, producer epoch 1, timeout 120000 ms; broker 1: committed by a marker at offset 28" in told
-    assert f"    {command}\n" in text
+    assert f"    {command} 26\n" in text
+    assert f"{command} 24\n" not in text, "its records have to be saved first"
 
 
 @pytest.mark.clusters

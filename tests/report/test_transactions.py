@@ -14,6 +14,7 @@ from replica_audit.protocol.transactions.open_transactions import HangsBecause
 from replica_audit.report.document import Block, Heading, Sentence
 from replica_audit.report.facts.explanation import explain
 from replica_audit.report.facts.question import Question
+from replica_audit.report.layout.paragraphs import CommandLine
 from replica_audit.report.page.partition import Section, section
 from replica_audit.report.sections.transactions import in_short
 from replica_audit.report.text.json_report import json_pieces
@@ -81,7 +82,7 @@ def test_one_that_hangs(why: HangsBecause) -> None:
         in said
     )
     assert "Its coordinator says CompleteAbort, producer epoch 3, timeout 60000 ms; no other replica shows it." in said
-    assert "for committed" not in said
+    assert "its producer takes it for committed" not in said
     made = page(opened(hangs_because=str(why)))
     assert "Offsets 10..14: pay (producer 7, epoch 3), since" in _said(made.hanging)
 
@@ -191,13 +192,15 @@ def test_hostile_names_are_shown_as_escapes() -> None:
 def test_a_list_of_findings_says_it_in_short() -> None:
     row = {name: value for name, value in opened(may_be_committed=True, waiting_groups=("g",)).items() if name not in KEYS}
     one = HangingTransaction(**row)
-    alone_, save, then = in_short([one])
-    assert then == "to end it: the plan has the command."
+    alone_, save = in_short([one], "orders", 0)
     assert alone_.startswith("why: its coordinator completed it")
     assert alone_.endswith("Group g has committed there: with read_committed it is stuck.")
     assert save.startswith("save first: ")
-    assert len(list(in_short([replace(one, may_be_committed=False)]))) == 2
-    assert next(iter(in_short([one, one]))).startswith("why the first: ")
+    end, line = list(in_short([replace(one, may_be_committed=False)], "orders", 0))[1:]
+    assert end == "to end it:"
+    assert line == "kafka-transactions.sh --bootstrap-server BROKER:PORT abort --topic orders --partition 0 --start-offset 10"
+    assert isinstance(line, CommandLine)
+    assert next(iter(in_short([one, one], "orders", 0))).startswith("why the first: ")
 
 
 def gap(**changed: Any) -> Row:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from replica_audit.errors import visible
 from replica_audit.protocol.transactions.open_transactions import HangsBecause
+from replica_audit.recovery.commands import abort_arguments
 from replica_audit.recovery.endings import committed_by, is_taken_for_committed
-from replica_audit.report.document import Block, Heading, Sentence
+from replica_audit.report.document import Block, Exact, Heading, Sentence
 from replica_audit.report.facts.partition_facts import PartitionFacts
-from replica_audit.report.layout.paragraphs import listed, offsets, whole_in
+from replica_audit.report.layout.paragraphs import CommandLine, listed, offsets, whole_in
 from replica_audit.rows.records import TransactionElsewhere, TransactionFacts
 from replica_audit.words import count
 
@@ -124,6 +125,10 @@ def transaction_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
     if len(facts.transactions) > most:
         left = count(len(facts.transactions) - most, "more transaction")
         yield Sentence(f"{left} {whole_in('the table open_transactions', facts.warehouse)}")
+    commands = [_abort(one, facts.topic, facts.partition) for one in found[:most] if not is_taken_for_committed(one)]
+    if commands:
+        yield Sentence("What ends those that nobody takes for committed:")
+        yield Exact(commands)
 
 
 def where(one: TransactionFacts) -> str:
@@ -138,11 +143,20 @@ def _may_be_committed(one: TransactionFacts) -> str:
     return f"{by[:1].upper()}{by[1:]}: its producer takes it for committed, and once it is aborted read_committed consumers never see it."
 
 
-def in_short(found: Sequence[TransactionFacts]) -> Iterator[str]:
-    """Why transactions hang, in a line or two of a list of findings; `found` are the first that hang, at least one."""
+def _abort(one: TransactionFacts, topic: str, partition: int) -> CommandLine:
+    """The line of the plan that ends a transaction."""
+    return CommandLine(f"kafka-transactions.sh --bootstrap-server BROKER:PORT abort {abort_arguments(one, topic, partition)}")
+
+
+def in_short(found: Sequence[TransactionFacts], topic: str, partition: int) -> Iterator[str]:
+    """Why transactions hang, and what ends the first that nobody takes for committed; `found` are the first that hang, at least one."""
     first = found[0]
     why = _WHY.get(first.hangs_because or "", first.hangs_because or "")
     yield " ".join([f"why{' the first' if len(found) > 1 else ''}: {why}.", *_groups(first)])
     if any(map(is_taken_for_committed, found)):
-        yield "save first: a producer takes its records for committed (see `explain`)."
-    yield "to end them: the plan has the commands." if len(found) > 1 else "to end it: the plan has the command."
+        yield "save first: a producer takes its records for committed (see `explain`); then the plan ends it."
+    ending = next((one for one in found if not is_taken_for_committed(one)), None)
+    if ending is not None:
+        others = ", and the plan has the others" if len(found) > 1 else ""
+        yield f"to end the one from offset {ending.first_offset}{others}:" if len(found) > 1 else "to end it:"
+        yield _abort(ending, topic, partition)

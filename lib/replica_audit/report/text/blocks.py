@@ -17,6 +17,7 @@ from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
 from replica_audit.report.facts.assessment import SEVERITY_NAMES
 from replica_audit.report.facts.run_report import Cluster, Finding, OldestCapture, ProblemKind, Report
 from replica_audit.report.layout.leader_words import PAIR_WITHOUT_LEADER, pair
+from replica_audit.report.layout.paragraphs import CommandLine
 from replica_audit.report.sections.brokers import broker_items
 from replica_audit.report.sections.offline import elections, in_sync
 from replica_audit.report.sections.transactions import in_short
@@ -176,8 +177,8 @@ def leader_and_isr_lines(report: Report) -> Iterator[str]:
         if one.code in set(PartitionCode):
             yield _line(report, one)
             if one.hanging:
-                for line in in_short(one.hanging):
-                    yield f"  {line}"
+                for line in in_short(one.hanging, one.topic, one.partition):
+                    yield CommandLine(f"    {line}") if isinstance(line, CommandLine) else f"  {line}"
 
 
 def _line(report: Report, one: RunFinding) -> str:
