@@ -92,6 +92,7 @@ def test_a_torn_batch_after_a_clean_stop_is_not_left_to_the_broker(capsys: pytes
     root = CORRUPTED / "cut-tail-clean-shutdown"
     cli.main(["triage", "--input", str(root / "before"), "--partition", "cc-0"])
     told = " ".join(capsys.readouterr().out.split())
-    assert "Do not start broker 2 with it" in told
+    assert "step 2 Give the directory of `cc-0` on broker 2" in told
+    assert "Start broker 2" not in told.partition("When a broker starts")[0]
     problems = in_process.audit(root / "after")["input_errors"]
     assert "crc-mismatch" in {row["code"] for row in problems}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -22,18 +21,25 @@ from replica_audit.stages.valid_rows import sifted
 
 
 def judged(partitions: Iterable[tuple[KnownPartition, ClusterFacts]]) -> Iterator[AuditedPartition]:
-    """Audit partitions, of clusters with these facts; the rows of those that are proven healthy come last, all of a cluster together."""
-    found: defaultdict[str, list[Healthy]] = defaultdict(list)
-    facts: dict[str, ClusterFacts] = {}
+    """Audit partitions, of clusters with these facts, in their order; healthy neighbours of one cluster are told together."""
+    waiting: list[Healthy] = []
+    of: ClusterFacts | None = None
     for known, cluster in partitions:
         one = proven(known, cluster, every_row=cluster.every_row)
+        if waiting and of is not None and (one is None or of.every_row != cluster.every_row or _id(waiting[-1]) != known.cluster_id):
+            yield sifted(healthy_rows(waiting, every_row=of.every_row))
+            waiting = []
         if one is None:
             yield compared(known, cluster)
         else:
-            found[known.cluster_id].append(one)
-            facts[known.cluster_id] = cluster
-    for cluster_id, healthy in found.items():
-        yield sifted(healthy_rows(healthy, every_row=facts[cluster_id].every_row))
+            waiting.append(one)
+            of = cluster
+    if waiting and of is not None:
+        yield sifted(healthy_rows(waiting, every_row=of.every_row))
+
+
+def _id(one: Healthy) -> str:
+    return one.of.known.cluster_id
 
 
 def compared(known: KnownPartition, cluster: ClusterFacts) -> AuditedPartition:
