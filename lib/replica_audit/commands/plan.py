@@ -15,7 +15,6 @@ from replica_audit.words import count
 
 if TYPE_CHECKING:
     from replica_audit.past.run import PastRun
-    from replica_audit.recovery.facts import RecoveryFacts
     from replica_audit.recovery.steps import Plan
 
 _PLAN_HELP = """\
@@ -87,11 +86,13 @@ def write_plan(run: PastRun, flag: str, folder: Path, policy: str, cluster: str 
     """
     from replica_audit.past.recovery import recovery_facts
     from replica_audit.recovery.names import file_name
+    from replica_audit.recovery.plan import plan_of
+    from replica_audit.recovery.steps import GroupPolicy
 
     chosen = recovery_facts(run, cluster_id=cluster, gone=frozenset(gone or ()))
     if not chosen:
         raise UsageError(f"run {run.run_id} has no cluster to plan for")
-    made = {f"{file_name(facts.cluster_id)}/" if len(chosen) > 1 else "": _planned(facts, policy) for facts in chosen}
+    made = {f"{file_name(facts.cluster_id)}/" if len(chosen) > 1 else "": plan_of(facts, GroupPolicy(policy)) for facts in chosen}
     files = [
         (f"{below}{name}", content, executable) for below, plan in made.items() for name, content, executable in _files(run, plan, gone)
     ]
@@ -99,13 +100,6 @@ def write_plan(run: PastRun, flag: str, folder: Path, policy: str, cluster: str 
     for below, plan in made.items():
         steps = count(len(plan.steps), "step") if plan.steps else "no step"
         tell(f"plan for cluster {plan.cluster_id}: {steps}, {len(plan.refusals)} refused: {folder}/{below}PLAN.md")
-
-
-def _planned(facts: RecoveryFacts, policy: str) -> Plan:
-    from replica_audit.recovery.plan import plan_of
-    from replica_audit.recovery.steps import GroupPolicy
-
-    return plan_of(facts, GroupPolicy(policy))
 
 
 def _files(run: PastRun, plan: Plan, gone: Sequence[int] | None) -> Iterator[tuple[str, str, bool]]:

@@ -21,25 +21,24 @@ from replica_audit.stages.valid_rows import sifted
 
 
 def judged(partitions: Iterable[tuple[KnownPartition, ClusterFacts]]) -> Iterator[AuditedPartition]:
-    """Audit partitions, of clusters with these facts, in their order; healthy neighbours of one cluster are told together."""
+    """Audit partitions in their order, each with the facts of its cluster; rows of healthy neighbours are made together."""
     waiting: list[Healthy] = []
-    of: ClusterFacts | None = None
     for known, cluster in partitions:
         one = proven(known, cluster, every_row=cluster.every_row)
-        if waiting and of is not None and (one is None or of.every_row != cluster.every_row or _id(waiting[-1]) != known.cluster_id):
-            yield sifted(healthy_rows(waiting, every_row=of.every_row))
+        if waiting and (one is None or waiting[0].of.cluster is not cluster):
+            yield _told(waiting)
             waiting = []
         if one is None:
             yield compared(known, cluster)
         else:
             waiting.append(one)
-            of = cluster
-    if waiting and of is not None:
-        yield sifted(healthy_rows(waiting, every_row=of.every_row))
+    if waiting:
+        yield _told(waiting)
 
 
-def _id(one: Healthy) -> str:
-    return one.of.known.cluster_id
+def _told(healthy: Sequence[Healthy]) -> AuditedPartition:
+    """Every row about healthy partitions of one cluster."""
+    return sifted(healthy_rows(healthy, every_row=healthy[0].of.cluster.every_row))
 
 
 def compared(known: KnownPartition, cluster: ClusterFacts) -> AuditedPartition:

@@ -14,18 +14,17 @@ from replica_audit.report.facts.partition_facts import (
     Tables,
     below,
     common_folder,
-    damaged_batches,
     lies_in,
     partition_facts,
 )
 from replica_audit.report.facts.question import Question, Subject, find
 from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange
 from replica_audit.rows.pairs import BatchMismatch, DifferingOffsets, ExchangeRound, HighWatermarkFallback, ReplicaVerdict, TruncationPoint
-from replica_audit.rows.records import CompactionDifference, DamagedBatch, RecordDifference
+from replica_audit.rows.records import CompactionDifference, RecordDifference
 from replica_audit.rows.replicas import EpochStartOffset, ReplicaLog, SegmentEpoch
 from replica_audit.rows.runs import AuditRun, ReportedProblem
 from replica_audit.rows.starts import ReplicaStart
-from replica_audit.rows.what_if import WhatIfLeader, WhatIfRule
+from replica_audit.rows.what_if import WhatIfRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,9 +210,7 @@ class Explanation:
     `points` are the protocols' truncation points, oldest protocol first; `rules` the same pair under every rule, also those that were
     never built, empty where nothing is cut and nothing differs. `applied` is the point of the protocol that applies, None where the pair
     could not be compared. `differences` are where both logs differ from `verdict.divergence_offset` on. `cut_short` names the tables that
-    were too long to be read whole. `damaged` are the batches of the two that are damaged. `choices` are what each replica would cost as
-    the leader, empty where that was not tried. `keys` are those whose records
-    differ, as far as the run kept them.
+    were too long to be read whole. `keys` are those whose records differ, as far as the run kept them.
     """
 
     run: AuditRun
@@ -224,13 +221,11 @@ class Explanation:
     follower: ExplainedReplica
     points: tuple[TruncationPoint, ...]
     rules: tuple[WhatIfRule, ...]
-    choices: tuple[WhatIfLeader, ...]
     applied: TruncationPoint | None
     outcome: Outcome | None
     differences: tuple[DifferingOffsets, ...]
     input_errors: tuple[ReportedProblem, ...]
     cut_short: tuple[str, ...]
-    damaged: tuple[DamagedBatch, ...] = ()
     keys: tuple[CompactionDifference, ...] = ()
     records: tuple[RecordDifference, ...] = ()
 
@@ -299,8 +294,6 @@ def _followers(
     epochs = tables.rows("epoch_start_offsets", EpochStartOffset, **keys)
     points = tables.rows("truncation_points", TruncationPoint, **keys)
     rules = tables.rows("what_if_rules", WhatIfRule, **keys)
-    choices = tables.rows("what_if_leaders", WhatIfLeader, **keys)
-    damaged = damaged_batches(tables, folder, keys)
     for judged in subject.verdicts:
         verdict = _below(folder, judged)
         leader, follower = (_replica(broker, logs, batches, epochs) for broker in (verdict.leader_id, verdict.follower_id))
@@ -315,13 +308,11 @@ def _followers(
             follower=follower,
             points=of_pair,
             rules=tuple(rule for rule in rules if rule.follower_id == verdict.follower_id),
-            choices=choices,
             applied=applied,
             outcome=_outcome(applied, leader, follower),
             differences=verdict.differences or (),
             input_errors=_input_errors(tables, subject.run, (leader, follower), verdict, folder),
             cut_short=tuple(dict.fromkeys(tables.cut_short)),
-            damaged=tuple(one for one in damaged if one.broker_id in (verdict.leader_id, verdict.follower_id)),
             keys=_keys(tables, keys, verdict),
             records=_records(tables, keys, verdict),
         )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
 from replica_audit.rows.pairs import ReplicaVerdict
-from replica_audit.rows.replicas import FollowerOnceCorrected
 
 PAIR_WITHOUT_LEADER = "?>F: no leader is known, so that F is not compared."  # of `pair`, in a legend
 
@@ -65,10 +64,3 @@ def caveat(one: ReplicaVerdict) -> str:
         case InferredBecause.LEADER_NOT_NAMED:
             return "The leader is inferred from the logs: the metadata in the input does not name it."
     return "The leader is inferred from the logs."
-
-
-def once_corrected(one: FollowerOnceCorrected) -> str:
-    """What it does to its log, without a subject."""
-    if one.restart_offset is not None:
-        return f"empties its log and starts at {one.restart_offset}"
-    return "truncates nothing" if one.truncation_offset is None else f"truncates to {one.truncation_offset}"

@@ -26,14 +26,14 @@ _DAMAGE = {
 }
 
 
-def affected(one: DamagedBatch) -> str:
+def _affected(one: DamagedBatch) -> str:
     """The offsets of a damaged batch."""
     if one.last_offset is None:
         return f"offsets from {one.first_offset} on"
     return f"offset {one.first_offset}" if one.last_offset == one.first_offset else f"offsets {one.first_offset}..{one.last_offset}"
 
 
-def what_is_wrong(one: DamagedBatch) -> str:
+def _what_is_wrong(one: DamagedBatch) -> str:
     """What is wrong with a batch, and where it lies."""
     crcs = ""
     if one.damage == "crc" and one.stored_crc is not None and one.computed_crc is not None:
@@ -42,10 +42,10 @@ def what_is_wrong(one: DamagedBatch) -> str:
     wrong = ""
     if one.wrong_fields and one.recovery == "recoverable":
         wrong = f"; differs from the other replicas in: {', '.join(one.wrong_fields)}"
-    return f"broker {one.broker_id}, {affected(one)}: {_DAMAGE.get(one.damage, one.damage)}{crcs}, {one.path}{at}{wrong}"
+    return f"broker {one.broker_id}, {_affected(one)}: {_DAMAGE.get(one.damage, one.damage)}{crcs}, {one.path}{at}{wrong}"
 
 
-def good_copies(one: DamagedBatch) -> str:
+def _good_copies(one: DamagedBatch) -> str:
     """What the other replicas' copies prove."""
     brokers = listed(one.good_broker_ids)
     match one.recovery:
@@ -53,7 +53,7 @@ def good_copies(one: DamagedBatch) -> str:
             others = [broker for broker in one.good_broker_ids if broker != one.recover_from_id]
             besides = f"; the same is on broker {listed(others)}" if others else ""
             return (
-                f"recover {affected(one)} from broker {one.recover_from_id}: its copy passes its CRC and is the batch as written{besides}"
+                f"recover {_affected(one)} from broker {one.recover_from_id}: its copy passes its CRC and is the batch as written{besides}"
             )
         case "unconfirmed":
             return f"only the copy of broker {brokers} passes its CRC, and nothing proves that it is the same batch"
@@ -72,8 +72,8 @@ def damage_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
     yield Heading("Damaged batches")
     for one in facts.damaged[:most]:
         cut = " The broker cuts it off when it starts." if one.cut_by_recovery else ""
-        told = good_copies(one)
-        yield Sentence(f"{what_is_wrong(one)}. {told[:1].upper()}{told[1:]}.{cut}", label="- ")
+        told = _good_copies(one)
+        yield Sentence(f"{_what_is_wrong(one)}. {told[:1].upper()}{told[1:]}.{cut}", label="- ")
     if len(facts.damaged) > most:
         yield Sentence(f"and {len(facts.damaged) - most} more {whole_in('the table damaged_batches', facts.warehouse)}")
 

@@ -27,13 +27,13 @@ def hanging(transactions: Sequence[TransactionFacts]) -> tuple[TransactionFacts,
     return tuple(one for one in transactions if one.hangs_because)
 
 
-def whose(one: TransactionFacts) -> str:
+def _whose(one: TransactionFacts) -> str:
     """The producer of a transaction, by its transactional id where it is known."""
     producer = f"producer {one.producer_id}, epoch {one.producer_epoch}"
     return producer if one.transactional_id is None else f"{visible(one.transactional_id)} ({producer})"
 
 
-def open_since(one: TransactionFacts) -> str:
+def _open_since(one: TransactionFacts) -> str:
     """When its first and last batch were written; empty if that is not known."""
     if one.began_at is None:
         return ""
@@ -42,14 +42,14 @@ def open_since(one: TransactionFacts) -> str:
     return f"since {began} UTC{'' if last in ('', began) else f', last written {last}'}"
 
 
-def standing(one: TransactionFacts) -> str:
+def _standing(one: TransactionFacts) -> str:
     """Whether it hangs, and why; or that somebody may end it."""
     if one.hangs_because is None:
         return "may still be ended, or nothing shows whether anybody will end it"
     return f"hangs: {_WHY.get(one.hangs_because, one.hangs_because)}"
 
 
-def coordinator(one: TransactionFacts) -> str:
+def _coordinator(one: TransactionFacts) -> str:
     """What the coordinator says of its transactional id."""
     if one.coordinator_state is None:
         return "no __transaction_state in the input names its producer"
@@ -59,7 +59,7 @@ def coordinator(one: TransactionFacts) -> str:
     return f"its coordinator says {one.coordinator_state}{now} producer epoch {one.coordinator_epoch}{timeout}"
 
 
-def elsewhere(one: TransactionFacts) -> Iterator[str]:
+def _elsewhere(one: TransactionFacts) -> Iterator[str]:
     """What the log of each other replica shows of it, and that their markers contradict each other."""
     for other in one.elsewhere:
         yield f"broker {other.broker_id}: {_there(other)}"
@@ -76,7 +76,7 @@ def _there(other: TransactionElsewhere) -> str:
     return f"{marker}, which it truncates, or has truncated, to follow the leader" if other.is_removed else marker
 
 
-def stops_consumers(transactions: Sequence[TransactionFacts]) -> str:
+def _stops_consumers(transactions: Sequence[TransactionFacts]) -> str:
     """Where consumers stand still for the first open transaction, and which groups may."""
     first = transactions[0]
     said = [f"The last stable offset is {first.last_stable_offset}: consumers with read_committed do not get beyond it."]
@@ -112,13 +112,13 @@ def transaction_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
     if not facts.transactions:
         return
     yield Heading("Open transactions")
-    yield Sentence(stops_consumers(facts.transactions))
+    yield Sentence(_stops_consumers(facts.transactions))
     found = hanging(facts.transactions)
     shown = [*found, *(one for one in facts.transactions if not one.hangs_because)][:most]
     for one in shown:
-        begun = f", {open_since(one)}" if open_since(one) else ""
-        yield Sentence(f"{where(one)}: {whose(one)}{begun}. It {standing(one)}.", label="- ")
-        about = f"{coordinator(one)}; {'; '.join(elsewhere(one)) or 'no other replica shows it'}"
+        begun = f", {_open_since(one)}" if _open_since(one) else ""
+        yield Sentence(f"{_where(one)}: {_whose(one)}{begun}. It {_standing(one)}.", label="- ")
+        about = f"{_coordinator(one)}; {'; '.join(_elsewhere(one)) or 'no other replica shows it'}"
         yield Sentence(f"{about[:1].upper()}{about[1:]}.", indent=4)
         if one.hangs_because and one.may_be_committed is not False:
             yield Sentence(_may_be_committed(one), indent=4)
@@ -131,7 +131,7 @@ def transaction_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
         yield Exact(commands)
 
 
-def where(one: TransactionFacts) -> str:
+def _where(one: TransactionFacts) -> str:
     """Its offsets."""
     return offsets(one.first_offset, one.last_offset + 1).capitalize()
 
