@@ -155,6 +155,7 @@ def test_the_feed_of_maintain_has_the_findings_of_the_removed_run_and_nothing_of
     assert not made.rows(after, "one")
     assert feed(spark, made, "maintain") == {"delete": gone}
     assert len(DeltaTable(str(made.place / "findings")).file_uris()) == 1, "what stays was merged"
+    assert {run for table in TABLES for run in in_delta_rs(made.place / table.name)["run_id"].to_pylist()} == {"two"}, "of any table"
 
 
 def test_delta_rs_and_duckdb_read_what_spark_does(spark: SparkSession, made: Made) -> None:
