@@ -7,7 +7,7 @@
     broker-1/data-0/segments.parquet                             one row per segment
     broker-1/data-0/batches/orders-0/00000000000000000000.parquet   the headers of a segment's batches
 
-Everything is errors_as_forged by where it lay on the broker: tables made of a collection name the broker's files, not the copies.
+Everything is named by where it lay on the broker: tables made of a collection name the broker's files, not the copies.
 """
 
 from __future__ import annotations
@@ -479,7 +479,7 @@ def log_dir_of(store: Path, directories: Collection[str] | None = None) -> Colle
     return found[str(store.parent)]
 
 
-# What a collection holds, errors_as_forged of where it lay on the broker.
+# What a collection holds, named by where it lay on the broker.
 
 
 def as_on_the_broker(replica: ReplicaFiles, store: CollectedLogDir | None) -> ReplicaFiles:
@@ -510,7 +510,7 @@ def _no_files(replica: ReplicaFiles, said: CapturedLogDir) -> Iterator[Problem]:
 
 
 def problem_on_the_broker(problem: Problem, stores: Iterable[CollectedLogDir]) -> Problem:
-    """A problem of a copied file, errors_as_forged of the file on the broker; one of what `collect` itself wrote stays."""
+    """Name the broker's file in a problem of its copy; one of what `collect` itself wrote stays."""
     for store in stores if problem.kind != "collection" else ():
         if (path := store.original(problem.path)) != problem.path:
             return replace(problem, path=path)
@@ -563,9 +563,9 @@ def _as_recorded(file: SegmentFile, path: Path, runs: Sequence[BatchRun] | None)
         if runs and last < runs[-1].last_offset:
             raise ForgedError(f"its last batch ends at offset {last}, that of the segment ended at {runs[-1].last_offset}")
     except OSError as error:
-        errors_as_forged = error if error.errno or isinstance(error, ForgedError) else ForgedError(error.strerror or str(error))
-        errors_as_forged.filename = error.filename or str(path)
-        raise errors_as_forged from None
+        forged = error if error.errno or isinstance(error, ForgedError) else ForgedError(error.strerror or str(error))
+        forged.filename = error.filename or str(path)
+        raise forged from None
 
 
 def _as_batch(run: BatchRun) -> BatchHeader:
