@@ -175,7 +175,7 @@ def _of_deleted(rows: AuditedRows, broker: int, found: Collection[FoundFinding])
 
 
 def _is_short_everywhere(found: Iterable[FoundFinding]) -> bool:
-    """Whether every copy ends below what had been committed: then none of them tells what a start does."""
+    """Whether no copy holds all committed records, so that what a start does cannot be known."""
     return any(one.code == PartitionCode.COMMITTED_RECORDS_GONE for one in found)
 
 

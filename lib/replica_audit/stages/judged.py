@@ -26,18 +26,18 @@ def judged(partitions: Iterable[tuple[KnownPartition, ClusterFacts]]) -> Iterato
     for known, cluster in partitions:
         one = proven(known, cluster, every_row=cluster.every_row)
         if waiting and (one is None or waiting[0].of.cluster is not cluster):
-            yield _told(waiting)
+            yield _rows_of_healthy(waiting)
             waiting = []
         if one is None:
             yield compared(known, cluster)
         else:
             waiting.append(one)
     if waiting:
-        yield _told(waiting)
+        yield _rows_of_healthy(waiting)
 
 
-def _told(healthy: Sequence[Healthy]) -> AuditedPartition:
-    """Every row about healthy partitions of one cluster."""
+def _rows_of_healthy(healthy: Sequence[Healthy]) -> AuditedPartition:
+    """Make every row about healthy partitions of one cluster."""
     return sifted(healthy_rows(healthy, every_row=healthy[0].of.cluster.every_row))
 
 

@@ -72,8 +72,8 @@ def damage_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
     yield Heading("Damaged batches")
     for one in facts.damaged[:most]:
         cut = " The broker cuts it off when it starts." if one.cut_by_recovery else ""
-        told = _good_copies(one)
-        yield Sentence(f"{_what_is_wrong(one)}. {told[:1].upper()}{told[1:]}.{cut}", label="- ")
+        proof = _good_copies(one)
+        yield Sentence(f"{_what_is_wrong(one)}. {proof[:1].upper()}{proof[1:]}.{cut}", label="- ")
     if len(facts.damaged) > most:
         yield Sentence(f"and {len(facts.damaged) - most} more {whole_in('the table damaged_batches', facts.warehouse)}")
 

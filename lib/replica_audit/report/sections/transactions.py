@@ -116,7 +116,7 @@ def transaction_blocks(facts: PartitionFacts, most: int) -> Iterator[Block]:
     found = hanging(facts.transactions)
     shown = [*found, *(one for one in facts.transactions if not one.hangs_because)][:most]
     for one in shown:
-        begun = f", {_open_since(one)}" if _open_since(one) else ""
+        begun = f", {since}" if (since := _open_since(one)) else ""
         yield Sentence(f"{_where(one)}: {_whose(one)}{begun}. It {_standing(one)}.", label="- ")
         about = f"{_coordinator(one)}; {'; '.join(_elsewhere(one)) or 'no other replica shows it'}"
         yield Sentence(f"{about[:1].upper()}{about[1:]}.", indent=4)
