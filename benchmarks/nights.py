@@ -89,7 +89,8 @@ def _files_of(warehouse: Path, table: Table, run: str) -> list[pa.Table]:
 def _add(tables: Any, places: dict[str, str], kept: dict[str, list[pa.Table]], night: int) -> None:
     """One night's commits, in the order of the pipeline's."""
     from replica_audit.engine.arrow import spark_schema
-    from replica_audit.storage.warehouse.holds import Attempt, take
+    from replica_audit.storage.warehouse.attempts import Attempt
+    from replica_audit.storage.warehouse.holds import take
     from replica_audit.storage.warehouse.table_files import TableFiles
 
     run = run_id(night)

@@ -20,8 +20,8 @@ from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.report.facts.run_report import Report
 from replica_audit.rows import TABLES
 from replica_audit.run_ids import new_run_id, refuse_run_id
-from replica_audit.storage.warehouse.faults import check, warehouse_place
-from replica_audit.storage.warehouse.place import make_warehouse
+from replica_audit.storage.warehouse.faults import check
+from replica_audit.storage.warehouse.place import make_warehouse, warehouse_place
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 
 __all__ = ["AuditResult", "Settings", "audit"]

@@ -20,7 +20,7 @@ from replica_audit import cli
 from replica_audit.maintain.run import UpkeepRequest, maintain
 from replica_audit.report.upkeep_report import Upkeep
 from replica_audit.rows import FORMER_TABLES, TABLES
-from replica_audit.storage.warehouse import holds
+from replica_audit.storage.warehouse import attempts
 from tests.support.warehouse import Row, write_rows, write_warehouse
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def test_old_runs_go_and_the_others_read_as_before(
 
 
 def test_a_dry_run_says_the_same_and_touches_nothing(spark: SparkSession, warehouse: Path) -> None:
-    lives = replace(holds.this_process(), pid=os.getppid(), began=holds._began(os.getppid()) or "")
+    lives = replace(attempts.this_process(), pid=os.getppid(), began=attempts._began(os.getppid()) or "")
     held = run_row("held", 900, status="running", holder=asdict(lives), attempt=1, alive_at=NOW)
     write_rows(warehouse, {"audit_runs": [held]})
     before = files(warehouse)

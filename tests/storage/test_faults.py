@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from replica_audit.errors import OutputError
 from replica_audit.storage.warehouse import faults
+from replica_audit.storage.warehouse.place import fault_of, warehouse_place
 from tests.formats.rights import as_nobody, open_to_all
 from tests.house.checkout import ROOT
 from tests.storage.broken_disks import CLUSTER, FULL_AT
@@ -86,9 +87,9 @@ class TestOfAnAudit:
 
 
 def test_a_place_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
-    faults.check((faults.warehouse_place(str(tmp_path)), None))
+    faults.check((warehouse_place(str(tmp_path)), None))
     assert not list(tmp_path.iterdir())
-    assert faults.fault_of(tmp_path / "gone") == errno.ENOENT
+    assert fault_of(tmp_path / "gone") == errno.ENOENT
 
 
 def test_a_place_of_another_user_is_told() -> None:
@@ -97,9 +98,9 @@ def test_a_place_of_another_user_is_told() -> None:
         (parent / "roots").chmod(0o755)
 
         def checked() -> None:
-            faults.check((faults.warehouse_place(str(parent / "roots")),))
+            faults.check((warehouse_place(str(parent / "roots")),))
 
-        if as_nobody(lambda: faults.fault_of(parent / "roots")) is None:
+        if as_nobody(lambda: fault_of(parent / "roots")) is None:
             (parent / "roots").chmod(0o555)  # not root: the folder is our own
         with pytest.raises(OutputError, match=r"roots: Permission denied; make it writable or give another --warehouse"):
             as_nobody(checked)
@@ -107,4 +108,4 @@ def test_a_place_of_another_user_is_told() -> None:
 
 @pytest.mark.parametrize("location", ["s3a://bucket/audits", "spark_catalog.audits"])
 def test_a_store_and_a_catalog_are_no_places_of_this_machine(location: str) -> None:
-    assert faults.warehouse_place(location) is None
+    assert warehouse_place(location) is None

@@ -18,7 +18,8 @@ import pytest
 
 from replica_audit.errors import UsageError
 from replica_audit.rows import AUDIT_RUNS, INPUT_ERRORS, Table
-from replica_audit.storage.warehouse.holds import Attempt, Hold, latest_attempt, take, this_process
+from replica_audit.storage.warehouse.attempts import Attempt, this_process
+from replica_audit.storage.warehouse.holds import Hold, latest_attempt, take
 from replica_audit.storage.warehouse.tables import DeltaWarehouse, _do_all
 
 if TYPE_CHECKING:

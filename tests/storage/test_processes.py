@@ -8,10 +8,10 @@ import sys
 from dataclasses import replace
 
 from replica_audit.rows.runs import RunHolder
-from replica_audit.storage.warehouse.holds import is_alive, this_process
+from replica_audit.storage.warehouse.attempts import is_alive, this_process
 
 _SAYS_WHO_IT_IS = (
-    "import sys, dataclasses, json; from replica_audit.storage.warehouse.holds import this_process; "
+    "import sys, dataclasses, json; from replica_audit.storage.warehouse.attempts import this_process; "
     "print(json.dumps(dataclasses.asdict(this_process())), flush=True); sys.stdin.read()"
 )
 

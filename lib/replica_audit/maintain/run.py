@@ -25,9 +25,8 @@ from replica_audit.report.facts.question import no_warehouse
 from replica_audit.report.upkeep_report import FailedStep, RunFate, Upkeep, UpkeptTable
 from replica_audit.retention.choice import KnownRun, RunChoice, choose
 from replica_audit.rows import AUDIT_RUNS, FORMER_TABLES, TABLES, Table
-from replica_audit.storage.warehouse import faults
 from replica_audit.storage.warehouse.faults import causes, class_name, is_conflict
-from replica_audit.storage.warehouse.place import refuse_planted
+from replica_audit.storage.warehouse.place import fault_of, refuse_planted, warehouse_place
 from replica_audit.storage.warehouse.upkeep import WarehouseUpkeep
 from replica_audit.words import count
 
@@ -180,10 +179,10 @@ def refuse_unwritable(warehouse: str) -> None:
         OutputError: it cannot be written; says why.
         UsageError: as of `refuse_planted`.
     """
-    place = faults.warehouse_place(warehouse)
+    place = warehouse_place(warehouse)
     if place is not None:
         refuse_planted(place.path)
-    if place is not None and (code := faults.fault_of(place.path)) is not None:
+    if place is not None and (code := fault_of(place.path)) is not None:
         remedy = "free some space" if code in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
         raise OutputError(f"{place.name}: {os.strerror(code)}; {remedy}, then start maintain again")
 

@@ -41,7 +41,8 @@ from replica_audit.storage.inputs.sources import Root, discover
 from replica_audit.storage.session import StageProgress, own_session, suit_size
 from replica_audit.storage.warehouse import faults
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
-from replica_audit.storage.warehouse.holds import Attempt, Hold, take
+from replica_audit.storage.warehouse.attempts import Attempt
+from replica_audit.storage.warehouse.holds import Hold, take
 from replica_audit.storage.warehouse.table_files import TableFiles
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from replica_audit.words import count

@@ -9,7 +9,6 @@ import errno
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from replica_audit.engine.releases import is_connect
 from replica_audit.errors import OutputError
 from replica_audit.rows import AUDIT_RUNS
 from replica_audit.storage.warehouse.commits import CommitConflictError
-from replica_audit.storage.warehouse.place import is_catalog_name
+from replica_audit.storage.warehouse.place import WrittenPlace, fault_of, warehouse_place
 
 _DEEPEST = 20
 # what Delta raises where two commits cannot both be; whoever lost has changed nothing, and may try again
@@ -79,28 +78,10 @@ def is_conflict(error: BaseException) -> bool:
     return isinstance(error, (CommitConflictError, *_CONFLICTS)) or any(class_name(thrown) in _CONFLICT_CLASSES for thrown in causes(error))
 
 
-_TRIED_BYTES = 1 << 20  # a disk with less than that is full
 _LOCAL_DIR = "spark.local.dir"
 _FULL = {os.strerror(code).lower() for code in (errno.ENOSPC, errno.EDQUOT)} | {"no space left on device", "disk quota exceeded"}
 _AGAIN = "then give the same --run-id again; what this run wrote does not count"
 _IO_CLASSES = ("java.io.", "java.nio.file.", "java.net.", "org.apache.hadoop.fs.", "org.apache.hadoop.security.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenPlace:
-    """A directory that a run writes to: what it is called, and what else could serve in its place."""
-
-    name: str
-    path: Path
-    instead: str
-
-
-def warehouse_place(location: str) -> WrittenPlace | None:
-    """The directory of a warehouse; None for a store or a catalog."""
-    if is_catalog_name(location) or ("://" in location and not location.startswith("file:")):
-        return None
-    path = Path(location.removeprefix("file://").removeprefix("file:"))
-    return WrittenPlace(name=f"warehouse {path}", path=path, instead="give another --warehouse")
 
 
 def working_places(conf: SparkConf) -> tuple[WrittenPlace, ...]:
@@ -122,17 +103,6 @@ def check(places: Sequence[WrittenPlace | None]) -> None:
     for place in places:
         if place is not None and (code := fault_of(place.path)) is not None:
             raise OutputError(_sentence(place, code))
-
-
-def fault_of(path: Path) -> int | None:
-    """The errno of writing a file of a mebibyte to a directory, which leaves nothing; None if it works."""
-    try:
-        with tempfile.TemporaryFile(dir=path) as file:
-            file.write(bytes(_TRIED_BYTES))
-            file.flush()
-    except OSError as error:
-        return error.errno or errno.EIO
-    return None
 
 
 def told(error: BaseException, spark: SparkSession, warehouse: str) -> OutputError | None:

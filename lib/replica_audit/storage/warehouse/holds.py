@@ -12,110 +12,26 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
-import subprocess
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from replica_audit.engine.releases import add_tag, cancel, remove_tag
 from replica_audit.errors import UsageError
 from replica_audit.rows import AUDIT_RUNS, TABLES
 from replica_audit.rows.arrow import nullable_columns
-from replica_audit.rows.runs import RunHolder
-from replica_audit.storage.warehouse.faults import is_conflict, warehouse_place
+from replica_audit.storage.warehouse.attempts import RUNNING, Attempt, attempt_of, held_here, is_held, this_process
+from replica_audit.storage.warehouse.faults import is_conflict
+from replica_audit.storage.warehouse.place import warehouse_place
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
-
-_PROC = Path("/proc")
-
-
-def this_process() -> RunHolder:
-    """The process that runs this."""
-    pid = os.getpid()
-    return RunHolder(host=socket.gethostname(), machine=_machine(), pid=pid, began=_began(pid) or "")
-
-
-def is_alive(process: RunHolder) -> bool | None:
-    """Whether a process still runs; None if that cannot be seen from here: it is of another machine, or of another container."""
-    here = this_process()
-    if (process.host, process.machine) != (here.host, here.machine):
-        return None
-    return _began(process.pid) == process.began
-
-
-def _machine() -> str:
-    try:
-        boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot} {(_PROC / 'self/ns/pid').readlink()}"
-    except OSError:
-        return ""
-
-
-def _began(pid: int) -> str | None:
-    """When a process of this machine began; None if there is none of this number."""
-    if not (_PROC / "self").exists():
-        return _listed(pid)
-    try:
-        # the command's name is in brackets and may hold blanks; the state is the first field after it, the start the 20th
-        fields = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in "ZX" else fields[19]
-
-
-def _listed(pid: int) -> str | None:
-    """As `_began`, where there is no /proc."""
-    found = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)  # noqa: S603, S607
-    return found.stdout.strip() or None
-
 
 SIGN_EVERY_SECONDS = 300.0
 _CANCEL_EVERY_SECONDS = 0.5
-SILENT_FOR = timedelta(minutes=15)  # of a process that cannot be seen from here, until it is taken for dead
 _CLAIMS = 40  # each number tried is twice the one before
-_RUNNING = "running"
 _MICROSECOND = timedelta(microseconds=1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OF_ATTEMPT = nullable_columns(AUDIT_RUNS, ("status", "attempt", "holder", "started_at", "alive_at"))
-_held_here: set[tuple[str, str, datetime]] = set()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One attempt at a run, as `audit_runs` has it.
-
-    Args:
-        number: higher than that of every attempt before; 0 of an older version, which did not count.
-        started_at: when it began, UTC, to the microsecond; later than every attempt before.
-        status: running or complete.
-        holder: the process that made it; None by an older version.
-        alive_at: when that process last showed that it lives, UTC.
-    """
-
-    number: int
-    started_at: datetime
-    status: str
-    holder: RunHolder | None
-    alive_at: datetime | None
-
-    @property
-    def version(self) -> int:
-        """The number that the commit of its rows of `audit_runs` carries."""
-        return 2 * self.number + (self.status != _RUNNING)
-
-    @property
-    def fence(self) -> int:
-        """The number that its commits to every other table carry: microseconds since 1970."""
-        return _microseconds(self.started_at)
-
-    def is_same(self, other: Attempt | None) -> bool:
-        """Whether two rows are of one attempt."""
-        mine = (self.number, self.started_at, self.holder)
-        return other is not None and mine == (other.number, other.started_at, other.holder)
 
 
 class Hold:
@@ -147,7 +63,7 @@ class Hold:
 
     def __enter__(self) -> Hold:
         """Begin to show that this process lives."""
-        _held_here.add(self._key)
+        held_here.add(self._key)
         add_tag(self._spark, self._tag)
         self._thread.start()
         return self
@@ -156,7 +72,7 @@ class Hold:
         """Stop; a failure that the loss of the run brought about is told as that."""
         self._silence()
         remove_tag(self._spark, self._tag)
-        _held_here.discard(self._key)
+        held_here.discard(self._key)
         if self._lost and isinstance(error, Exception):
             raise UsageError(_taken_over(self.run_id, latest_attempt(self._warehouse, self.run_id))) from None
 
@@ -205,14 +121,14 @@ def take(
     """
     before = latest_attempt(warehouse, run_id)
     if before is not None:
-        if not take_over and is_held(warehouse, run_id, before):
+        if not take_over and is_held(warehouse.location, run_id, before):
             raise UsageError(_held(run_id, before))
         started_at = max(started_at, before.started_at + _MICROSECOND)
     number = before.number + 1 if before else 1
     for _claim in range(_CLAIMS):
-        attempt = Attempt(number=number, started_at=started_at, status=_RUNNING, holder=this_process(), alive_at=datetime.now(UTC))
+        attempt = Attempt(number=number, started_at=started_at, status=RUNNING, holder=this_process(), alive_at=datetime.now(UTC))
         key = (warehouse.location, run_id, started_at)
-        _held_here.add(key)
+        held_here.add(key)
         got = False
         try:
             write(attempt, before is not None)
@@ -220,7 +136,7 @@ def take(
             got = attempt.is_same(now)
         finally:
             if not got:
-                _held_here.discard(key)
+                held_here.discard(key)
         if got:
             replaces = number > 1 or before is not None or _has_rows(warehouse, run_id)
             return Hold(warehouse, run_id, attempt, replaces=replaces, every_seconds=every_seconds)
@@ -247,29 +163,6 @@ def latest_attempt(warehouse: DeltaWarehouse, run_id: str) -> Attempt | None:
     return max(found, key=lambda attempt: (attempt.number, attempt.started_at), default=None)
 
 
-def attempt_of(row: Mapping[str, Any]) -> Attempt:
-    """The attempt that a row of `audit_runs` is of, by the columns `status`, `attempt`, `holder`, `started_at` and `alive_at`."""
-    return Attempt(
-        number=row["attempt"] or 0,
-        started_at=row["started_at"].astimezone(UTC),
-        status=row["status"],
-        holder=RunHolder(**row["holder"]) if row["holder"] else None,
-        alive_at=row["alive_at"].astimezone(UTC) if row["alive_at"] else None,
-    )
-
-
-def is_held(warehouse: DeltaWarehouse, run_id: str, attempt: Attempt) -> bool:
-    """Whether a process is at a run: it lives, as far as can be seen from here."""
-    if attempt.status != _RUNNING or attempt.holder is None:
-        return False
-    if attempt.holder == this_process():
-        return (warehouse.location, run_id, attempt.started_at) in _held_here
-    alive = is_alive(attempt.holder)
-    if alive is None:
-        return attempt.alive_at is not None and datetime.now(UTC) - attempt.alive_at < SILENT_FOR
-    return alive
-
-
 def _show_life(warehouse: DeltaWarehouse, run_id: str, attempt: Attempt) -> bool:
     """Write down that the holder lives; False if the run is another's by now."""
     if not attempt.is_same(latest_attempt(warehouse, run_id)):
@@ -280,10 +173,6 @@ def _show_life(warehouse: DeltaWarehouse, run_id: str, attempt: Attempt) -> bool
 
 def _in_sql(time: datetime) -> str:
     return f"CAST('{time:%Y-%m-%dT%H:%M:%S.%fZ}' AS TIMESTAMP)"
-
-
-def _microseconds(time: datetime) -> int:
-    return (time - _EPOCH) // _MICROSECOND
 
 
 def _held(run_id: str, attempt: Attempt) -> str:

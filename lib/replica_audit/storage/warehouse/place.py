@@ -1,4 +1,4 @@
-"""The place of a warehouse: a directory, a URI or a schema of a catalog, and what another user may have planted there."""
+"""The place of a warehouse: a directory, a URI or a schema of a catalog. Can it be written, and what may others have planted there?"""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import stat
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +16,41 @@ from replica_audit.rows import FORMER_TABLES, TABLES
 
 LOG = "_delta_log"  # the folder of a table's log
 
+_TRIED_BYTES = 1 << 20  # a disk with less than that is full
 _NAME = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*")
 
 
 def is_catalog_name(location: str) -> bool:
     """Whether a location is `catalog.schema`."""
     return _NAME.fullmatch(location) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenPlace:
+    """A directory that a run writes to: what it is called, and what else could serve in its place."""
+
+    name: str
+    path: Path
+    instead: str
+
+
+def warehouse_place(location: str) -> WrittenPlace | None:
+    """The directory of a warehouse; None for a store or a catalog."""
+    if is_catalog_name(location) or ("://" in location and not location.startswith("file:")):
+        return None
+    path = Path(location.removeprefix("file://").removeprefix("file:"))
+    return WrittenPlace(name=f"warehouse {path}", path=path, instead="give another --warehouse")
+
+
+def fault_of(path: Path) -> int | None:
+    """The errno of writing a file of a mebibyte to a directory, which leaves nothing; None if it works."""
+    try:
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(bytes(_TRIED_BYTES))
+            file.flush()
+    except OSError as error:
+        return error.errno or errno.EIO
+    return None
 
 
 def refuse_planted(warehouse: Path) -> None:

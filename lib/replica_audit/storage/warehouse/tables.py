@@ -32,8 +32,8 @@ from replica_audit.rows.encoding import row_of, with_columns_of
 from replica_audit.storage.warehouse import damage
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 from replica_audit.storage.warehouse.commits import TableCommit, TableCommits
-from replica_audit.storage.warehouse.faults import is_conflict, warehouse_place
-from replica_audit.storage.warehouse.place import LOG, is_catalog_name, refuse_planted
+from replica_audit.storage.warehouse.faults import is_conflict
+from replica_audit.storage.warehouse.place import LOG, is_catalog_name, refuse_planted, warehouse_place
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.storage.warehouse.spark_tables import CatalogTables, SparkTables, definition, properties_of, upgrade, write_rows
 from replica_audit.storage.warehouse.table_files import WRITTEN, written_rows

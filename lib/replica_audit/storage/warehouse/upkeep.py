@@ -24,9 +24,9 @@ from replica_audit.rows.arrow import nullable_columns
 from replica_audit.rows.runs import NOTHING_READ
 from replica_audit.storage.warehouse import damage
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables, reading
-from replica_audit.storage.warehouse.faults import is_conflict, warehouse_place
-from replica_audit.storage.warehouse.holds import attempt_of, is_held, this_process
-from replica_audit.storage.warehouse.place import refuse_links_below
+from replica_audit.storage.warehouse.attempts import attempt_of, is_held, this_process
+from replica_audit.storage.warehouse.faults import is_conflict
+from replica_audit.storage.warehouse.place import refuse_links_below, warehouse_place
 from replica_audit.storage.warehouse.spark_tables import quoted
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 
@@ -100,7 +100,7 @@ class WarehouseUpkeep:
         latest = max(attempts, key=lambda one: (one.number, one.started_at))
         if all(one.status == "complete" for one in attempts):
             state = RunState.EMPTY if all(row["exit_code"] == NOTHING_READ for row in rows) else RunState.COMPLETE
-        elif any(is_held(self.warehouse, run_id, one) for one in attempts if one.status != "complete"):
+        elif any(is_held(self.warehouse.location, run_id, one) for one in attempts if one.status != "complete"):
             state = RunState.RUNNING
         else:
             state = RunState.REMOVING if any(map(_is_removal, rows)) else RunState.ENDED
@@ -120,7 +120,7 @@ class WarehouseUpkeep:
         """
         rows = self._rows() if tables is None else tables.columns(AUDIT_RUNS.name, _RUNS).to_pylist()
         running = [(row["run_id"], attempt_of(row)) for row in rows if row["status"] == "running" and not _is_removal(row)]
-        return min((one.started_at for run_id, one in running if is_held(self.warehouse, run_id, one)), default=None)
+        return min((one.started_at for run_id, one in running if is_held(self.warehouse.location, run_id, one)), default=None)
 
     def begin_removal(self, runs: Sequence[KnownRun]) -> None:
         """Take runs, so that no reader counts them from here on and no audit writes to them: they say `running`, with this process.
