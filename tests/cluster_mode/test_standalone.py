@@ -16,12 +16,11 @@ import pytest
 from deltalake import DeltaTable
 
 from replica_audit.rows import (
-    COMPACTION_DIFFERENCES,
     DAMAGED_BATCHES,
+    DIFFERENCES,
     FUTURE_REPLICAS,
     INPUT_ERRORS,
     OPEN_TRANSACTIONS,
-    RECORD_DIFFERENCES,
     REPLICA_LOGS,
     REPLICA_VERDICTS,
     SEGMENT_EPOCHS,
@@ -56,7 +55,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 # each has a test of its own, over clusters that make such rows
 NOT_IN_SAMPLE = (
     *(FUTURE_REPLICAS, INPUT_ERRORS, SEQUENCE_GAPS),
-    *(DAMAGED_BATCHES, COMPACTION_DIFFERENCES, RECORD_DIFFERENCES, OPEN_TRANSACTIONS),
+    *(DAMAGED_BATCHES, DIFFERENCES, OPEN_TRANSACTIONS),
 )
 
 

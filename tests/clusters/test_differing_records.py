@@ -42,7 +42,7 @@ def test_the_records_that_differ_are_those_that_kafka_prints_otherwise(root: Pat
         other = sorted(at for at in leader.keys() | follower.keys() if at < end and leader.get(at) != follower.get(at))
         assert other, pair
         assert sum(one["records"] for one in row["differing_records"]) == len(other), pair
-        rows = [one for one in tables["record_differences"] if {name: one[name] for name in pair} == pair]
+        rows = [one for one in tables["differences"] if {name: one[name] for name in pair} == pair]
         assert [one["offset"] for one in rows] == other[:100]
         assert row["records_unread"] is None
         for one in rows:

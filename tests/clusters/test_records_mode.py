@@ -37,7 +37,7 @@ def test_the_keys_that_a_replica_lacks_in_the_end_are_named_before_and_after(pat
     told = json.loads(path.read_text(encoding="utf-8"))
     tables = in_process.audit(path.parent / moment, settings=RECORDS)
     found: dict[tuple[str, int], set[str]] = {}
-    for row in tables["compaction_differences"]:
+    for row in tables["differences"]:
         # after the cut nothing tells any more that the cleaner had gone beyond it
         assert row["cause"] == ("key-missing" if moment == "before" else "key-missing-or-deleted")
         assert row["leader"] is not None
@@ -61,7 +61,7 @@ def test_the_keys_that_a_replica_lacks_in_the_end_are_named_before_and_after(pat
 @pytest.mark.parametrize("root", by_day(root for root in ROOTS if root.parts[-2] not in LOST), ids=lambda root: "/".join(root.parts[-2:]))
 def test_no_key_differs_where_nothing_was_lost_by_compaction(root: Path) -> None:
     tables, by_content = in_process.audit(root, settings=RECORDS), in_process.audit(root)
-    assert not tables["compaction_differences"]
+    assert not tables["differences"]
     for row, expected in zip(tables["replica_verdicts"], by_content["replica_verdicts"], strict=True):
         assert not row["differing_keys"]
         assert row["records_unread"] is None

@@ -25,11 +25,10 @@ from replica_audit.report.text import plain_text as text
 from replica_audit.report.text.json_report import json_pieces
 from replica_audit.rows import (
     AUDIT_RUNS,
-    COMPACTION_DIFFERENCES,
+    DIFFERENCES,
     FUTURE_REPLICAS,
     INPUT_ERRORS,
     OF_PARTITIONS,
-    RECORD_DIFFERENCES,
     REPLICA_VERDICTS,
     SEGMENT_EPOCHS,
     TABLES,
@@ -136,7 +135,7 @@ def audited(spark: SparkSession, damaged: Path, gaps: Path, tmp_path_factory: py
 
 def test_there_are_rows_to_compare(audited: Audited) -> None:
     empty = {table for table in AUDITED if not read(audited.warehouse, table)}
-    assert empty <= {FUTURE_REPLICAS, COMPACTION_DIFFERENCES, RECORD_DIFFERENCES}
+    assert empty <= {FUTURE_REPLICAS, DIFFERENCES}
 
 
 def without_runs(document: dict[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def not_found(planted: Iterable[Planted], before: Tables, after: Tables) -> Iter
     """
     changed, was, now = {one.at: one for one in planted}, by_follower(before), by_follower(after)
     for key, one in changed.items():
-        yield from (f"{one.kind} in {_name(key)} at {one.offset}: {text}" for text in _told(one, now[key], after["compaction_differences"]))
+        yield from (f"{one.kind} in {_name(key)} at {one.offset}: {text}" for text in _told(one, now[key], after["differences"]))
     for key, row in now.items():
         if key not in changed and row["verdict"] != was[key]["verdict"]:
             yield f"{_name(key)} was {was[key]['verdict']} and is {row['verdict']}, though nothing was planted there: {row['reason']}"

@@ -83,7 +83,7 @@ def test_a_batch_that_lacks_records_shows_a_cleaner_only_where_the_policy_is_unk
     tables = audited(tmp_path, {1: {0: [whole]}, 2: {0: [whole]}} | {lacking: {0: [less]}}, policy=policy)
     assert verdict(tables)["verdict"] == code
     if policy is None:
-        (row,) = tables["compaction_differences"]
+        (row,) = tables["differences"]
         assert (row["broker_id"], row["leader" if lacking == 2 else "follower"]["offset"]) == (lacking, 1)
 
 
@@ -125,7 +125,7 @@ def test_a_marker_may_not_go_before_the_records_of_its_transaction(
     replicas = {1: {0: written} | after, 2: {0: written} | after} | {lacking: {0: written[:1]} | after}
     tables = audited(tmp_path, replicas, policy="compact", cleaned=2)
     assert verdict(tables)["verdict"] == "compaction_differs", "it is older than delete.retention.ms, yet its records are there"
-    (row,) = tables["compaction_differences"]
+    (row,) = tables["differences"]
     record = row["leader" if lacking == 2 else "follower"]
     assert (row["cause"], row["broker_id"], record["offset"]) == ("marker-gone", lacking, 1)
 
@@ -148,6 +148,6 @@ def test_the_end_of_a_transaction_is_found_however_many_segments_lie_between(tmp
     if not has_key:  # as a cleaner leaves it: the segment is there
         follower = {0: follower.pop(1)} | follower
     tables = audited(tmp_path, {1: leader, 2: follower}, policy="compact", cleaned=10)
-    assert [(row["cause"], row["leader"]["offset"]) for row in tables["compaction_differences"]] == (
+    assert [(row["cause"], row["leader"]["offset"]) for row in tables["differences"]] == (
         [] if has_key else [("key-missing-or-deleted", 0)]
     )

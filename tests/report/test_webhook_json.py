@@ -94,7 +94,7 @@ def test_no_key_and_no_value_is_posted(tmp_path: Path) -> None:
     replica(tmp_path, 1, records, [newer])
     replica(tmp_path, 2, [one for one in records if one[1] not in (b"key-3", key)], [newer])
     run = audited(tmp_path, compare="records", show_keys=True)
-    assert "key-of-ana" in json.dumps(rows(run, "compaction_differences"), default=str)
+    assert "key-of-ana" in json.dumps(rows(run, "differences"), default=str)
     text = run_document(ABOUT, 1, run_metrics(run), ListedRows(run)).decode()
     assert "compaction_differs" in text
     assert "key-of-ana" not in text and "value-4711" not in text

@@ -6,6 +6,7 @@ import json
 import shutil
 import tarfile
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from replica_audit.past.run import PastRun
 from replica_audit.rows import AUDIT_RUNS, FINDINGS, TABLES, Table
 from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.encoding import row_of
+from replica_audit.rows.records import Difference, DifferenceKind, HeldRecord
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from tests.support.warehouse import STARTED, write_warehouse
 
@@ -26,10 +28,9 @@ OLDER = DATA / "older" / "before-row-classes.tar.gz"
 LATER = STARTED + timedelta(hours=1)
 NEW = {
     "broker_starts",
-    "compaction_differences",
     "damaged_batches",
+    "differences",
     "open_transactions",
-    "record_differences",
     "replica_starts",
     "sequence_gaps",
 }  # tables that it does not have
@@ -71,6 +72,42 @@ def test_its_rows_are_rows_of_the_classes(older: Path, table: Table) -> None:
 def test_a_table_that_it_lacks_is_empty(older: Path, table: Table) -> None:
     assert not (older / table.name).exists()
     assert not len(PastRun(WarehouseTables(str(older)), "older").read(table, table.names))
+
+
+_PAIR = {"run_id": "first", "cluster_id": "c", "topic": "t", "partition": 0, "leader_id": 1, "follower_id": 2}
+_KEY = {"cause": "key-missing", "broker_id": 2, "key_hash": "00ff", "leader": {"offset": 7, "timestamp_ms": 5, "is_tombstone": False}}
+_SIZES = {"timestamp_ms": 6, "key_bytes": 1, "key_hash": "aa", "value_bytes": 2, "value_hash": "bb", "headers_hash": "cc", "key": "k"}
+_SIZE_TYPES = pa.struct([(name, pa.string() if isinstance(value, str) else pa.int64()) for name, value in _SIZES.items()])
+_KEY_TYPES = pa.struct([("offset", pa.int64()), ("timestamp_ms", pa.int64()), ("is_tombstone", pa.bool_())])
+
+
+def test_what_had_tables_of_its_own_is_read_in_the_table_that_has_it_now(tmp_path: Path) -> None:
+    """A run of 0.2.0, beside one of now."""
+    warehouse = write_warehouse(tmp_path, DATA / "sample" / "committed-loss", run_id="now", started_at=LATER)
+    of_keys = _PAIR | _KEY | {"follower": None, "key": "customer"}
+    of_records = _PAIR | {"offset": 9, "parts": ["value"], "leader": _SIZES, "follower": _SIZES | {"value_hash": "dd"}}
+    for name, row, kind in (("compaction_differences", of_keys, _KEY_TYPES), ("record_differences", of_records, _SIZE_TYPES)):
+        inferred = pa.table({key: [value] for key, value in row.items() if key not in ("leader", "follower")})
+        held = pa.table({key: pa.array([row[key]], kind) for key in ("leader", "follower")})
+        write_deltalake(
+            str(warehouse / name), pa.table(inferred.columns + held.columns, names=[*inferred.column_names, *held.column_names])
+        )
+    found = WarehouseTables(str(warehouse)).rows("differences", Difference, run_id="first")
+    pair = partial(Difference, topic="t", partition=0, leader_id=1, follower_id=2)
+    key = pair(
+        kind=DifferenceKind.KEY,
+        cause="key-missing",
+        broker_id=2,
+        key_hash="00ff",
+        key="customer",
+        leader=HeldRecord(offset=7, timestamp_ms=5, is_tombstone=False),
+        follower=None,
+    )
+    sides = [row_of(HeldRecord, _SIZES | {"value_hash": one}, of_any_version=True) for one in ("bb", "dd")]
+    record = pair(kind=DifferenceKind.RECORD, offset=9, parts=("value",), leader=sides[0], follower=sides[1])
+    assert sorted(found, key=lambda one: one.kind) == [key, record]
+    assert WarehouseTables(str(warehouse)).rows("differences", Difference, run_id="first", kind="key") == (key,)
+    assert not WarehouseTables(str(warehouse)).rows("differences", Difference, run_id="now")
 
 
 def test_its_report_is_told(older: Path, capsys: pytest.CaptureFixture[str]) -> None:

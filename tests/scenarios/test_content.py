@@ -243,7 +243,7 @@ class TestEveryRecord:
         (home,) = tmp_path.iterdir()
         tables = in_process.audit(home, settings=Settings(compare=compare, show_keys=show_keys))  # type: ignore[arg-type]
         (row,) = tables["replica_verdicts"]
-        return row, tables["record_differences"]
+        return row, tables["differences"]
 
     OTHER = (kf.batch(0, 1, deltas=range(5)), kf.batch(5, 1, deltas=range(5), value=b"other"), kf.batch(10, 2, deltas=range(2), value=b"o"))
 

@@ -53,7 +53,7 @@ def replica(root: Path, broker: int, records: Sequence[Batch], tail: Sequence[by
 def audited(root: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     tables = in_process.audit(root, settings=RECORDS)
     (verdict,) = tables["replica_verdicts"]
-    return verdict, tables["compaction_differences"]
+    return verdict, tables["differences"]
 
 
 def digits(key: bytes) -> str:
@@ -146,7 +146,7 @@ def test_a_file_that_the_cleaner_replaced_under_the_copy_is_no_difference(tmp_pa
     _running(tmp_path, 1, (0, [first]), (BASE, last))
     _running(tmp_path, 2, (0, [first]), (100, [newer]), (BASE, last))
     copied_apart = in_process.audit(tmp_path, settings=Settings(compare="records"))
-    assert not copied_apart["compaction_differences"]
+    assert not copied_apart["differences"]
     (verdict,) = copied_apart["replica_verdicts"]
     assert verdict["verdict"] == "identical"
     _verdict, (row,) = audited(tmp_path)  # of stopped brokers, or copied at one instant
@@ -160,7 +160,7 @@ def test_the_end_of_a_transaction_is_not_looked_for_behind_a_file_that_the_copy_
     _running(tmp_path, 1, (0, [older, rf.control_batch(60, rf.ABORT, producer_id=7)]), (BASE, [commit]))
     _running(tmp_path, 2, (0, [older]), (50, [written]), (BASE, [commit]))
     copied_apart = in_process.audit(tmp_path, settings=Settings(compare="records"))
-    assert not copied_apart["compaction_differences"]
+    assert not copied_apart["differences"]
     assert [row["verdict"] for row in copied_apart["replica_verdicts"]] == ["identical"]
     _verdict, (row,) = audited(tmp_path)  # of stopped brokers, or copied at one instant
     assert (row["cause"], row["key_hash"]) == ("other-value", digits(b"k"))
@@ -309,17 +309,17 @@ class TestShownKeys:
     def test_keys_are_text_if_asked_for(self, tmp_path: Path) -> None:
         self._two(tmp_path)
         tables = in_process.audit(tmp_path, settings=self.SHOWN)
-        found = {row["key"]: row["broker_id"] for row in tables["compaction_differences"]}
+        found = {row["key"]: row["broker_id"] for row in tables["differences"]}
         assert found == {**dict.fromkeys(("customer-77", "\u00fc\\n", "0xff00", "first", "second"), 2), "of the follower": 1}
-        for row in tables["compaction_differences"]:
+        for row in tables["differences"]:
             if row["key"] in ("customer-77", "second"):
                 assert row["key_hash"] == digits(row["key"].encode())
 
     def test_otherwise_no_key_is_anywhere(self, tmp_path: Path) -> None:
         self._two(tmp_path)
         tables = in_process.audit(tmp_path, settings=RECORDS)
-        assert len(tables["compaction_differences"]) == 6
-        assert not any(row["key"] for row in tables["compaction_differences"])
+        assert len(tables["differences"]) == 6
+        assert not any(row["key"] for row in tables["differences"])
         told = repr(tables)
         assert not any(key in told for key in ("customer-77", "0xff00", "second", "of the follower"))
 
@@ -345,7 +345,7 @@ class TestShownKeys:
             return found
 
         monkeypatch.setattr("replica_audit.engine.local.records_of", changed)
-        rows = in_process.audit(tmp_path, settings=self.SHOWN)["compaction_differences"]
+        rows = in_process.audit(tmp_path, settings=self.SHOWN)["differences"]
         assert [row["key"] for row in rows if row["broker_id"] == 2] == [None] * 5
         assert [row["key"] for row in rows if row["broker_id"] == 1] == ["of the follower"]
 
@@ -374,7 +374,7 @@ class TestWhatProvesTime:
         facts = replace(in_process.audit_cluster(root, settings=RECORDS)[1], audited_at_ms=cls.NOW)
         tables = in_process.audit(root, facts, settings=RECORDS)
         assert not tables["problems"]
-        return {row["leader"]["offset"]: (row["cause"], row["broker_id"]) for row in tables["compaction_differences"]}
+        return {row["leader"]["offset"]: (row["cause"], row["broker_id"]) for row in tables["differences"]}
 
     def test_an_election_proves_that_later_records_are_young(self, tmp_path: Path) -> None:
         """The leader was in the ISR all the time: it was sent every tombstone, so what it holds alone was lost."""

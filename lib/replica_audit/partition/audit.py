@@ -187,8 +187,7 @@ class PartitionAudit:
             cluster_id=self.known.cluster_id,
             replica_logs=logs,
             segment_epochs=replica_rows.segment_rows([(self.topic, self.partition, self.known.segments)]),
-            compaction_differences=made.differences,
-            record_differences=made.records,
+            differences=made.differences,
             epoch_start_offsets=replica_rows.epoch_rows(
                 self.loaded, leader=leader, cleaned_until=self.cleaned_until, compacted=self.context.compacted, metadata=self.metadata
             ),
@@ -433,7 +432,7 @@ class PartitionAudit:
             verdict = with_empty_side(verdict, pair.leader.loaded, pair.follower.loaded)
             made.points += cuts
             made.verdicts.append(verdict)
-            made.add_records(record_rows(pair, measured, show_keys=self.cluster.show_keys))
+            made.differences += record_rows(pair, measured, show_keys=self.cluster.show_keys)
             made.cuts |= cuts_since(measured)
             made.lookups += pairs.lookup_rows(pair.keys, pair.leader.replica.as_leader(), pair.follower.replica.as_follower())
             made.rules += rule_rows(pair, measured, self.metadata)

@@ -14,16 +14,14 @@ from replica_audit.rows.findings import FINDINGS, CheckedPartition, FoundFinding
 from replica_audit.rows.history import CONSUMER_IMPACTS, LEADER_EPOCHS, LOGGED_INCIDENTS, ConsumerImpact, LeaderEpoch, LoggedIncident
 from replica_audit.rows.pairs import EPOCH_END_OFFSETS, REPLICA_VERDICTS, TRUNCATION_POINTS, EpochEndOffset, ReplicaVerdict, TruncationPoint
 from replica_audit.rows.records import (
-    COMPACTION_DIFFERENCES,
     DAMAGED_BATCHES,
+    DIFFERENCES,
     OPEN_TRANSACTIONS,
-    RECORD_DIFFERENCES,
     SEQUENCE_GAPS,
-    CompactionDifference,
     DamagedBatch,
+    Difference,
     MissingSequences,
     OpenTransactionRow,
-    RecordDifference,
 )
 from replica_audit.rows.replicas import (
     EPOCH_START_OFFSETS,
@@ -58,16 +56,16 @@ OF_PARTITIONS: tuple[Table, ...] = (
     CONSUMER_IMPACTS,
     SEQUENCE_GAPS,
     DAMAGED_BATCHES,
-    COMPACTION_DIFFERENCES,
-    RECORD_DIFFERENCES,
+    DIFFERENCES,
     OPEN_TRANSACTIONS,
     REPLICA_STARTS,
 )
 TABLES: tuple[Table, ...] = (AUDIT_RUNS, BROKER_STARTS, INPUT_ERRORS, *OF_PARTITIONS, FINDINGS)
-# an older version's: nothing reads or writes it, and `maintain` goes on removing the rows of runs that go
-FORMER_TABLES: tuple[Table, ...] = (
-    Table(name="partition_fingerprints", grain="one row per partition", columns=(), constraints={}),
-    Table(name="content_windows", grain="one row per replica and window of its log", columns=(), constraints={}),
+# an older version's: nothing writes them, `maintain` goes on removing the rows of runs that go, and `storage.warehouse.former_tables` reads
+# what is part of another table now
+FORMER_TABLES: tuple[Table, ...] = tuple(
+    Table(name=name, grain="", columns=(), constraints={})
+    for name in ("partition_fingerprints", "content_windows", "compaction_differences", "record_differences")
 )
 # the tables whose rows are counted before they are visible
 COUNTED: tuple[Table, ...] = (*OF_PARTITIONS, INPUT_ERRORS)
@@ -94,8 +92,7 @@ class AuditedPartition:
     consumer_impacts: Sequence[ConsumerImpact] = ()
     sequence_gaps: Sequence[MissingSequences] = ()
     damaged_batches: Sequence[DamagedBatch] = ()
-    compaction_differences: Sequence[CompactionDifference] = ()
-    record_differences: Sequence[RecordDifference] = ()
+    differences: Sequence[Difference] = ()
     open_transactions: Sequence[OpenTransactionRow] = ()
     replica_starts: Sequence[ReplicaStart] = ()
     input_errors: Sequence[ReportedProblem] = ()
@@ -106,10 +103,10 @@ class AuditedPartition:
 __all__ = [
     "AUDIT_RUNS",
     "BROKER_STARTS",
-    "COMPACTION_DIFFERENCES",
     "CONSUMER_IMPACTS",
     "COUNTED",
     "DAMAGED_BATCHES",
+    "DIFFERENCES",
     "EPOCH_END_OFFSETS",
     "EPOCH_START_OFFSETS",
     "FINDINGS",
@@ -120,7 +117,6 @@ __all__ = [
     "LOGGED_INCIDENTS",
     "OF_PARTITIONS",
     "OPEN_TRANSACTIONS",
-    "RECORD_DIFFERENCES",
     "REPLICA_LOGS",
     "REPLICA_ROLES",
     "REPLICA_STARTS",

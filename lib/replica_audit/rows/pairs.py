@@ -485,8 +485,7 @@ class ReplicaVerdict(OfPair):
     differing_keys: Annotated[
         tuple[DifferingKeyCount, ...] | None,
         "keys and transaction markers whose records differ in a way that compaction does not allow, counted by cause and by the replica "
-        "that is wrong; only those that the follower keeps. Null: records were not compared; the keys are in "
-        "compaction_differences",
+        "that is wrong; only those that the follower keeps. Null: records were not compared; the keys are in differences",
     ]
     records_unread: Annotated[str | None, "why records could not be compared although requested; null: they were, or it was not requested"]
     not_compared_offsets: Annotated[
@@ -502,7 +501,7 @@ class ReplicaVerdict(OfPair):
         tuple[DifferingRecordCounted, ...] | None,
         "differing records of a partition that is not compacted, those that the follower keeps, "
         "each counted once, by the first of presence (lacking_id: the replica that lacks them), key, value, headers, timestamp and "
-        "producer that differs. Null: records were not compared; the first ones are in record_differences",
+        "producer that differs. Null: records were not compared; the first ones are in differences",
     ]
     keys_may_differ: Annotated[
         bool | None,

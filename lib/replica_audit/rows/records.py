@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated
 
 from replica_audit.rows.columns import (
@@ -66,88 +67,75 @@ DAMAGED_BATCHES = table(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SurvivingRecord:
-    """The newest record of a key that a replica holds below the end of the comparison."""
+class HeldRecord:
+    """A record that a replica holds, without its contents: the newest of a key, or the one at an offset."""
 
-    offset: Bigint
+    offset: Bigint | None
     timestamp_ms: Bigint
-    is_tombstone: bool
+    is_tombstone: bool | None = None
+    key_bytes: Int | None = None
+    key_hash: str | None = None
+    value_bytes: Int | None = None
+    value_hash: str | None = None
+    headers_hash: str | None = None
+    key: str | None = None
+
+
+class DifferenceKind(StrEnum):
+    """What two replicas differ in: a key of a compacted partition, or a record of another one."""
+
+    KEY = "key"
+    RECORD = "record"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionDifference(OfPair):
-    """A key, or a transaction marker, of which two replicas hold records that compaction cannot have left on both."""
+class Difference(OfPair):
+    """A key, or a transaction marker, of which compaction cannot have left what two replicas hold; or a record that they do not share."""
 
+    kind: Annotated[
+        DifferenceKind, "key: a key, or a transaction marker, of a compacted partition; record: a record of one that is not compacted"
+    ]
     cause: Annotated[
-        str,
-        "key-missing (a live key), key-missing-or-deleted (a live key, or one that was deleted while the other replica was away), "
-        "key-resurrected (a deleted key is live), other-value, tombstone-gone or marker-gone (both too early)",
-    ]
+        str | None,
+        "of a key: key-missing (a live key), key-missing-or-deleted (a live key, or one that was deleted while the other replica was "
+        "away), key-resurrected (a deleted key is live), other-value, tombstone-gone or marker-gone (both too early)",
+    ] = None
     broker_id: Annotated[
-        Int,
-        "the wrong replica: it lacks the record, has the key back, or serves the older value; for key-missing-or-deleted the one "
+        Int | None,
+        "of a key: the wrong replica: it lacks the record, has the key back, or serves the older value; for key-missing-or-deleted the one "
         "without the key",
-    ]
-    key_hash: Annotated[str, "first 64 bits of the key's hash (XXH64), hexadecimal; of a marker its producer id"]
-    leader: Annotated[
-        SurvivingRecord | None, "the leader's newest record of the key below the smaller end of both logs, the follower's after its cut"
-    ]
-    follower: Annotated[SurvivingRecord | None, "the follower's; null: none"]
+    ] = None
+    key_hash: Annotated[str | None, "of a key: first 64 bits of its hash (XXH64), hexadecimal; of a marker its producer id"] = None
     key: Annotated[
         str | None,
-        "the key as text, with --show-keys: UTF-8 with \\ and what cannot be printed escaped, 200 characters of it at most; other bytes as "
-        "hexadecimal digits after 0x. Null: not asked for, a marker, or it could not be read again",
-    ]
-
-    @property
-    def offset(self) -> int:
-        """Of the newest record that either side has."""
-        return max((record.offset for record in (self.leader, self.follower) if record is not None), default=-1)
-
-
-COMPACTION_DIFFERENCES = table(
-    CompactionDifference,
-    name="compaction_differences",
-    grain="one row per leader, follower and differing key, at most 100 for each cause and broker (--compare records); "
-    "replica_verdicts.differing_keys has their number",
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedRecord:
-    """A record without its contents: hashes are XXH3 of 128 bits, hexadecimal; a size of null: it has none; `key` with --show-keys."""
-
-    timestamp_ms: Bigint
-    key_bytes: Int | None
-    key_hash: str
-    value_bytes: Int | None
-    value_hash: str
-    headers_hash: str
-    key: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordDifference(OfPair):
-    """A record of a partition that is not compacted, and that a leader and a follower do not both hold, or not alike."""
-
-    offset: Annotated[Bigint, "of the record"]
+        "of a key: as text, with --show-keys: UTF-8 with \\ and what cannot be printed escaped, 200 characters of it at most; other bytes "
+        "as hexadecimal digits after 0x. Null: not asked for, a marker, or it could not be read again",
+    ] = None
+    offset: Annotated[Bigint | None, "of a record"] = None
     parts: Annotated[
-        tuple[str, ...],
-        "what differs: presence (one side lacks it), key, value, headers, timestamp, producer (id, epoch, sequence, transaction)",
-    ]
+        tuple[str, ...] | None,
+        "of a record, what differs: presence (one side lacks it), key, value, headers, timestamp, producer (id, epoch, sequence, "
+        "transaction)",
+    ] = None
     leader: Annotated[
-        ComparedRecord | None,
-        "the leader's, without its contents: hashes are XXH3 of 128 bits, hexadecimal, that of the headers of all of them as "
-        "they are encoded; key: the key as text, with --show-keys, as in compaction_differences. Null: it lacks the record",
+        HeldRecord | None,
+        "what the leader holds, null: nothing. Of a key its newest record below the smaller end of both logs, the follower's after its "
+        "cut: offset, time, whether it is a tombstone. Of a record sizes (null: it has none) and hashes (XXH3 of 128 bits, hexadecimal, "
+        "that of the headers of all of them as they are encoded), and its key as text, with --show-keys",
     ]
-    follower: Annotated[ComparedRecord | None, "the follower's"]
+    follower: Annotated[HeldRecord | None, "what the follower holds"]
 
 
-RECORD_DIFFERENCES = table(
-    RecordDifference,
-    name="record_differences",
-    grain="one row per leader, follower and differing record, the first 100 of each pair (--compare records); "
-    "replica_verdicts.differing_records has their number",
+DIFFERENCES = table(
+    Difference,
+    name="differences",
+    grain="one row per leader, follower and differing key (at most 100 for each cause and broker) or record (the first 100 of each pair), "
+    "with --compare records; replica_verdicts.differing_keys and differing_records have their numbers",
+    constraints={
+        "known_kind": "kind IN ('key', 'record')",
+        "known_cause": "cause IS NULL OR cause IN ('key-missing', 'key-missing-or-deleted', 'key-resurrected', 'other-value', "
+        "'tombstone-gone', 'marker-gone')",
+    },
 )
 
 

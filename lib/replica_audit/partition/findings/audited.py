@@ -9,7 +9,6 @@ from replica_audit.model import PartitionMetadata
 from replica_audit.partition.choices.what_if import Cut
 from replica_audit.partition.findings.transactions import MarkerMissing
 from replica_audit.partition.known.cluster_facts import ClusterFacts
-from replica_audit.partition.pairs.record_rows import RecordRows
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause, Leadership
 from replica_audit.protocol.cluster.topic_ids import TopicIdsInDoubt
@@ -20,7 +19,7 @@ from replica_audit.protocol.verdict.partition_findings import FindingAbout
 from replica_audit.rows.findings import BatchDamage, FoundFinding
 from replica_audit.rows.history import LoggedIncident
 from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
-from replica_audit.rows.records import CompactionDifference, DamagedBatch, OpenTransactionRow, RecordDifference
+from replica_audit.rows.records import DamagedBatch, Difference, OpenTransactionRow
 from replica_audit.rows.what_if import WhatIfLeader, WhatIfRule
 
 NOBODY, MOST_NESTED = -1, 5
@@ -123,11 +122,5 @@ class ComparedPairs:
     lookups: list[EpochEndOffset] = field(default_factory=list)
     rules: list[WhatIfRule] = field(default_factory=list)
     same_batches: list[int] = field(default_factory=list)
-    differences: list[CompactionDifference] = field(default_factory=list)
-    records: list[RecordDifference] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
     cuts: dict[int, Cut] = field(default_factory=dict)
-
-    def add_records(self, rows: RecordRows) -> None:
-        """Take what comparing the records of a pair gave."""
-        self.differences += rows.differences
-        self.records += rows.records

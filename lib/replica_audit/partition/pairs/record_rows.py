@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 
 from replica_audit.formats.segment.records import key_hash, shown_key
 from replica_audit.model import HashedRecord, StoredBatch
@@ -14,7 +14,7 @@ from replica_audit.partition.pairs.pair import Measured, Pair
 from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.comparison.compaction import CompactionCause, DifferingKey, KeyRecord, RecordComparison
 from replica_audit.protocol.comparison.record_cursor import DifferingRecords
-from replica_audit.rows.records import CompactionDifference, ComparedRecord, RecordDifference, SurvivingRecord
+from replica_audit.rows.records import Difference, DifferenceKind, HeldRecord
 
 
 class ShownKeys:
@@ -55,50 +55,36 @@ def _batch_at(loaded: Loaded, offsets: Sequence[int]) -> tuple[list[int], Mappin
     return [offsets[0]], {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordRows:
-    """Rows of `compaction_differences` and `record_differences`."""
-
-    differences: tuple[CompactionDifference, ...]
-    records: tuple[RecordDifference, ...]
-
-
-_NONE = RecordRows(differences=(), records=())
-
-
-def record_rows(pair: Pair, measured: Measured, *, show_keys: bool) -> RecordRows:
-    """The rows of a pair whose records were compared; none of one whose were not.
+def record_rows(pair: Pair, measured: Measured, *, show_keys: bool) -> Iterator[Difference]:
+    """The rows of `differences` of a pair whose records were compared; none of one whose were not.
 
     Args:
         pair: of two replicas.
         measured: the same.
         show_keys: whether keys may be shown as text.
     """
-    if measured.comparison.records is None and record_differences(measured.comparison) is None:
-        return _NONE
-    shown = ShownKeys(wanted=show_keys)
-    return RecordRows(
-        differences=tuple(_differences(pair, measured.comparison.records, shown)),
-        records=tuple(_records(pair, record_differences(measured.comparison), shown)),
-    )
-
-
-def _differences(pair: Pair, found: RecordComparison | None, shown: ShownKeys) -> Iterator[CompactionDifference]:
     keys = pair.keys
-    texts = _texts(pair, (one for part in (found.found if found else ()) if _is_of_key(part.cause) for one in part.worst), shown)
-    for differing in found.found if found else ():
+    row = partial(Difference, topic=keys.topic, partition=keys.partition, leader_id=keys.leader_id, follower_id=keys.follower_id)
+    shown = ShownKeys(wanted=show_keys)
+    if measured.comparison.records is not None:
+        yield from _of_keys(pair, measured.comparison.records, shown, row)
+    found = record_differences(measured.comparison)
+    if found is not None:
+        yield from _of_records(pair, found, shown, row)
+
+
+def _of_keys(pair: Pair, compared: RecordComparison, shown: ShownKeys, row: Callable[..., Difference]) -> Iterator[Difference]:
+    texts = _texts(pair, (one for part in compared.found if _is_of_key(part.cause) for one in part.worst), shown)
+    for differing in compared.found:
         for one in differing.worst:
-            yield CompactionDifference(
-                topic=keys.topic,
-                partition=keys.partition,
-                leader_id=keys.leader_id,
-                follower_id=keys.follower_id,
+            yield row(
+                kind=DifferenceKind.KEY,
                 cause=str(differing.cause),
                 broker_id=differing.broker_id,
                 key_hash=one.shown_hash,
+                key=texts.get((one.key_high, one.key_low)),
                 leader=_surviving(one.leader),
                 follower=_surviving(one.follower),
-                key=texts.get((one.key_high, one.key_low)),
             )
 
 
@@ -118,35 +104,30 @@ def _texts(pair: Pair, keys: Iterable[DifferingKey], shown: ShownKeys) -> dict[t
     return {of_side[offset]: text_of(key) for held, of_side in found for offset, key in held.items() if key_hash(key) == of_side[offset]}
 
 
-def _surviving(record: KeyRecord | None) -> SurvivingRecord | None:
+def _surviving(record: KeyRecord | None) -> HeldRecord | None:
     if record is None:
         return None
-    return SurvivingRecord(offset=record.offset, timestamp_ms=record.timestamp_ms, is_tombstone=record.is_tombstone)
+    return HeldRecord(offset=record.offset, timestamp_ms=record.timestamp_ms, is_tombstone=record.is_tombstone)
 
 
-def _records(pair: Pair, found: DifferingRecords | None, shown: ShownKeys) -> Iterator[RecordDifference]:
-    if found is None:
-        return
-    keys = pair.keys
+def _of_records(pair: Pair, found: DifferingRecords, shown: ShownKeys, row: Callable[..., Difference]) -> Iterator[Difference]:
     of_leader = shown.at(pair.leader.loaded, [one.offset for one in found.first_ones if one.leader is not None])
     of_follower = shown.at(pair.follower.loaded, [one.offset for one in found.first_ones if one.follower is not None])
     for one in found.first_ones:
-        yield RecordDifference(
-            topic=keys.topic,
-            partition=keys.partition,
-            leader_id=keys.leader_id,
-            follower_id=keys.follower_id,
+        yield row(
+            kind=DifferenceKind.RECORD,
             offset=one.offset,
             parts=tuple(map(str, one.parts)),
-            leader=_compared(one.leader, text_of(of_leader.get(one.offset))),
-            follower=_compared(one.follower, text_of(of_follower.get(one.offset))),
+            leader=_compared(one.offset, one.leader, text_of(of_leader.get(one.offset))),
+            follower=_compared(one.offset, one.follower, text_of(of_follower.get(one.offset))),
         )
 
 
-def _compared(record: HashedRecord | None, key: str | None) -> ComparedRecord | None:
+def _compared(offset: int, record: HashedRecord | None, key: str | None) -> HeldRecord | None:
     if record is None:
         return None
-    return ComparedRecord(
+    return HeldRecord(
+        offset=offset,
         timestamp_ms=record.timestamp_ms,
         key_bytes=record.key_bytes,
         key_hash=record.key.hex(),

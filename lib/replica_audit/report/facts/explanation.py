@@ -20,7 +20,7 @@ from replica_audit.report.facts.partition_facts import (
 from replica_audit.report.facts.question import Question, Subject, find
 from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange
 from replica_audit.rows.pairs import BatchMismatch, DifferingOffsets, ExchangeRound, HighWatermarkFallback, ReplicaVerdict, TruncationPoint
-from replica_audit.rows.records import CompactionDifference, RecordDifference
+from replica_audit.rows.records import Difference
 from replica_audit.rows.replicas import EpochStartOffset, ReplicaLog, SegmentEpoch
 from replica_audit.rows.runs import AuditRun, ReportedProblem
 from replica_audit.rows.starts import ReplicaStart
@@ -210,7 +210,7 @@ class Explanation:
     `points` are the protocols' truncation points, oldest protocol first; `rules` the same pair under every rule, also those that were
     never built, empty where nothing is cut and nothing differs. `applied` is the point of the protocol that applies, None where the pair
     could not be compared. `differences` are where both logs differ from `verdict.divergence_offset` on. `cut_short` names the tables that
-    were too long to be read whole. `keys` are those whose records differ, as far as the run kept them.
+    were too long to be read whole. `records` are the keys or records that differ, as far as the run kept them.
     """
 
     run: AuditRun
@@ -226,8 +226,7 @@ class Explanation:
     differences: tuple[DifferingOffsets, ...]
     input_errors: tuple[ReportedProblem, ...]
     cut_short: tuple[str, ...]
-    keys: tuple[CompactionDifference, ...] = ()
-    records: tuple[RecordDifference, ...] = ()
+    records: tuple[Difference, ...] = ()
 
     @property
     def name(self) -> str:
@@ -313,26 +312,23 @@ def _followers(
             differences=verdict.differences or (),
             input_errors=_input_errors(tables, subject.run, (leader, follower), verdict, folder),
             cut_short=tuple(dict.fromkeys(tables.cut_short)),
-            keys=_keys(tables, keys, verdict),
             records=_records(tables, keys, verdict),
         )
 
 
-def _keys(tables: Tables, keys: dict[str, str | int], verdict: ReplicaVerdict) -> tuple[CompactionDifference, ...]:
-    """The keys that differ, in the order of their causes and offsets."""
-    if not verdict.differing_keys:
+def _records(tables: Tables, keys: dict[str, str | int], verdict: ReplicaVerdict) -> tuple[Difference, ...]:
+    """The keys that differ, in the order of their causes and offsets, or the first records that do, by offset."""
+    causes = [one.cause for one in verdict.differing_keys or ()]
+    if not causes and not verdict.differing_records:
         return ()
-    causes = [one.cause for one in verdict.differing_keys]
-    found = tables.rows("compaction_differences", CompactionDifference, **keys, follower_id=verdict.follower_id)
-    return tuple(sorted(found, key=lambda one: (causes.index(one.cause), one.offset, one.key_hash)))
+    found = tables.rows("differences", Difference, **keys, follower_id=verdict.follower_id)
+    return tuple(sorted(found, key=lambda one: (causes.index(one.cause) if one.cause else -1, _newest(one), one.key_hash or "")))
 
 
-def _records(tables: Tables, keys: dict[str, str | int], verdict: ReplicaVerdict) -> tuple[RecordDifference, ...]:
-    """The first records that differ, by offset."""
-    if not verdict.differing_records:
-        return ()
-    found = tables.rows("record_differences", RecordDifference, **keys, follower_id=verdict.follower_id)
-    return tuple(sorted(found, key=lambda one: one.offset))
+def _newest(one: Difference) -> int:
+    """The newest offset at which either side holds something."""
+    held = [side.offset for side in (one.leader, one.follower) if side is not None]
+    return max((offset for offset in (one.offset, *held) if offset is not None), default=-1)
 
 
 def _below(folder: str, verdict: ReplicaVerdict) -> ReplicaVerdict:

@@ -16,7 +16,7 @@ from replica_audit.report.sections.drawn_logs import drawing_blocks
 from replica_audit.report.sections.exchange import document_step_blocks, exchange_blocks, observed_blocks, rule_blocks
 from replica_audit.rows.pairs import BatchFacts, BatchMismatch, DifferingOffsets, DifferingRecordCounted, RecordSizes, TruncationPoint
 from replica_audit.rows.pairs import ReplicaVerdict as VerdictRow
-from replica_audit.rows.records import CompactionDifference, ComparedRecord, RecordDifference, SurvivingRecord
+from replica_audit.rows.records import Difference, HeldRecord
 from replica_audit.rows.replicas import EpochStartOffset
 from replica_audit.words import count
 
@@ -118,7 +118,7 @@ def record_blocks(explanation: Explanation) -> Iterator[Block]:
         yield Sentence(_record_line(record), indent=4, label="- ")
     left_out = sum(one.records for one in counted) - len(explanation.records[:_SHOWN_RECORDS])
     if left_out > 0:
-        yield Sentence(f"and {left_out} more {whole_in('the table record_differences', explanation.warehouse)}", indent=4)
+        yield Sentence(f"and {left_out} more {whole_in('the table differences', explanation.warehouse)}", indent=4)
 
 
 def _counted(one: DifferingRecordCounted) -> str:
@@ -127,15 +127,15 @@ def _counted(one: DifferingRecordCounted) -> str:
     return f"{count(one.records, 'record')} {meaning}{where}"
 
 
-def _record_line(record: RecordDifference) -> str:
+def _record_line(record: Difference) -> str:
     held = "; ".join(f"{role} {_held_record(side)}" for role, side in (("leader", record.leader), ("follower", record.follower)))
-    return f"offset {record.offset}, not the same: {', '.join(record.parts)}; {held}"
+    return f"offset {record.offset}, not the same: {', '.join(record.parts or ())}; {held}"
 
 
-def _held_record(side: ComparedRecord | None) -> str:
+def _held_record(side: HeldRecord | None) -> str:
     if side is None:
         return "none"
-    name = "no key" if side.key_bytes is None else f"key {side.key if side.key is not None else side.key_hash[:16]}"
+    name = "no key" if side.key_bytes is None else f"key {side.key if side.key is not None else (side.key_hash or '')[:16]}"
     value = "no value" if side.value_bytes is None else f"a value of {side.value_bytes} bytes"
     return f"{name}, {value}, {moment(side.timestamp_ms) if side.timestamp_ms >= 0 else 'no time'}"
 
@@ -148,21 +148,23 @@ def key_blocks(explanation: Explanation) -> Iterator[Block]:
     counted = explanation.verdict.differing_keys
     if not counted:
         return
-    yield Heading(f"Keys whose newest records differ{'' if any(one.key is not None for one in explanation.keys) else ' (by their hashes)'}")
-    for one in explanation.keys[:_SHOWN_KEYS]:
+    yield Heading(
+        f"Keys whose newest records differ{'' if any(one.key is not None for one in explanation.records) else ' (by their hashes)'}"
+    )
+    for one in explanation.records[:_SHOWN_KEYS]:
         yield Sentence(_key_line(one), label="- ")
-    left_out = sum(one.keys for one in counted) - len(explanation.keys[:_SHOWN_KEYS])
+    left_out = sum(one.keys for one in counted) - len(explanation.records[:_SHOWN_KEYS])
     if left_out > 0:
-        yield Sentence(f"and {left_out} more {whole_in('the table compaction_differences', explanation.warehouse)}")
+        yield Sentence(f"and {left_out} more {whole_in('the table differences', explanation.warehouse)}")
 
 
-def _key_line(key: CompactionDifference) -> str:
+def _key_line(key: Difference) -> str:
     held = ", ".join(f"{role} {_held_key(record)}" for role, record in (("leader", key.leader), ("follower", key.follower)))
     name = key.key_hash if key.key is None else f"{key.key} ({key.key_hash})"
     return f"{name}: {key.cause} on broker {key.broker_id}; {held}"
 
 
-def _held_key(record: SurvivingRecord | None) -> str:
+def _held_key(record: HeldRecord | None) -> str:
     if record is None:
         return "none"
     return f"{'a tombstone' if record.is_tombstone else 'a value'} at {record.offset}"

@@ -22,6 +22,7 @@ from replica_audit.errors import UsageError
 from replica_audit.rows.arrow import decoded, nullable_columns
 from replica_audit.rows.columns import Table
 from replica_audit.rows.encoding import RowMismatchError
+from replica_audit.storage.warehouse.former_tables import fitted, with_former
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -88,7 +89,7 @@ class ArrowTables(ABC):
             UsageError: the table cannot be read, or holds something else than rows of this kind.
         """
         with self._reading(table):
-            dataset = self.dataset(table, equal, _fields(kind))
+            dataset = self._whole(table, equal, _fields(kind))
             if dataset is None:
                 return ()
             found = dataset.scanner(columns=_columns(dataset, kind), filter=condition(equal)).head(MOST_ROWS + 1)
@@ -99,7 +100,7 @@ class ArrowTables(ABC):
     def distinct(self, table: str, kind: type[RowT], /, **equal: str | int | None) -> tuple[RowT, ...]:
         """Like `rows`, each value once."""
         with self._reading(table):
-            dataset = self.dataset(table, equal, _fields(kind))
+            dataset = self._whole(table, equal, _fields(kind))
             if dataset is None:
                 return ()
             columns = _columns(dataset, kind)
@@ -115,7 +116,7 @@ class ArrowTables(ABC):
             UsageError: the table cannot be read, or lacks one of the columns.
         """
         with self._reading(table):
-            dataset = self.dataset(table, equal)
+            dataset = self._whole(table, equal)
             if dataset is None:
                 return None
             unknown = [name for name in equal if name not in dataset.schema.names]
@@ -138,19 +139,28 @@ class ArrowTables(ABC):
         """
         with self._reading(table):
             # a condition does not say which columns it names
-            dataset = self.dataset(table, equal, schema.names if where is None else None)
+            dataset = self._whole(table, equal, schema.names if where is None else None)
             if dataset is None:
                 return schema.empty_table()
             present = set(dataset.schema.names)
             found = dataset.to_table(columns=[name for name in schema.names if name in present], filter=condition(equal, where))
-            columns = [
-                found[field.name].cast(field.type) if field.name in present else pa.nulls(len(found), field.type) for field in schema
-            ]
-            return pa.Table.from_arrays(columns, schema=schema)
+            return fitted(found, schema)
 
     def of_table(self, table: Table, names: Iterable[str], where: ds.Expression | None = None, /, **equal: str | int | None) -> pa.Table:
         """Columns of a table of this program, by `columns`; one that an older version lacks is null."""
         return self.columns(table.name, nullable_columns(table, names), where, **equal)
+
+    def _whole(self, table: str, equal: Equal, names: Sequence[str] | None = None) -> ds.Dataset | None:
+        """As `dataset`, with what older versions kept in other tables."""
+
+        def stored(name: str) -> pa.Table | None:
+            found = self.dataset(name, equal)
+            if found is None:
+                return None
+            return found.to_table(filter=condition({key: equal[key] for key in equal.keys() & set(found.schema.names)}))
+
+        whole = with_former(table, stored)
+        return self.dataset(table, equal, names) if whole is None else ds.dataset(whole)
 
     def _reading(self, table: str) -> AbstractContextManager[None]:
         return reading(self.location, table, self.damage, self.way_back)

@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from replica_audit.errors import OutputError
-from replica_audit.rows import TABLES
+from replica_audit.rows import FORMER_TABLES, TABLES
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables, Equal
 from replica_audit.storage.warehouse.damage import DamagedFile, TableLog, data_damage, is_begun, table_log
 from replica_audit.storage.warehouse.place import LOG
@@ -70,7 +70,7 @@ class RestoredTables(ArrowTables):
         """
         self._logs = Path(self._exit.enter_context(tempfile.TemporaryDirectory(prefix="replica-audit-logs-")))
         found = {}
-        for table in TABLES:
+        for table in (*TABLES, *FORMER_TABLES):
             directory = self._warehouse / table.name
             if (directory / LOG).is_dir() and not is_begun(directory) and (whole := self._whole_version(table.name)) is not None:
                 found[table.name] = whole
