@@ -10,7 +10,7 @@ import pytest
 
 from replica_audit.collect.live_file import LiveFile
 from replica_audit.collect.pace import Pace
-from replica_audit.collect.segment_reading import LiveSegmentReader
+from replica_audit.collect.segment_reading import read_segment
 from replica_audit.formats.native import native_code
 from replica_audit.formats.replicas.segment_reader import scan_file
 from replica_audit.formats.segment.batch_index import BatchIndexWriter, read_index, synthetic
@@ -28,7 +28,7 @@ SEGMENTS = sorted({path.stat().st_size: path for path in SAMPLE.rglob("*.log") i
 def indexed(segment: Path, index: Path, *, verify_crc: bool = True) -> list[BatchHeader]:
     writer = BatchIndexWriter(index)
     with LiveFile(os.open(segment, os.O_RDONLY), segment.stat().st_size, Pace(None), is_sequential=verify_crc) as file:
-        fold = LiveSegmentReader(verify_crc=verify_crc).read(file, base_offset_of(segment), writer)
+        fold = read_segment(file, base_offset_of(segment), writer, verify_crc=verify_crc)
     writer.close()
     assert fold.scan() == scan_file(segment, verify_crc=verify_crc)
     found = list(read_index(index, may_go_back=fold.scan().went_back is not None))

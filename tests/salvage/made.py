@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from replica_audit.config import Settings
+from replica_audit.formats.salvage.saved_file import ConsoleRecord
 from replica_audit.local_run import triage
 from replica_audit.past.run import PastRun
 from replica_audit.report.salvage_report import SavedRecords
@@ -57,3 +60,14 @@ def lines(output: Path, name: str) -> list[str]:
     """The lines of a replay file; none if there is none."""
     path = output / "replay" / name
     return path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+
+
+def record_of_json(line: str) -> ConsoleRecord:
+    """What a line of a file in base64 holds."""
+    found = json.loads(line)
+    headers = tuple((name.encode(), _decoded(value)) for name, value in found["headers"])
+    return ConsoleRecord(_decoded(found["key"]), _decoded(found["value"]), headers)
+
+
+def _decoded(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text)

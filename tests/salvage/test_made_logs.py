@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replica_audit.formats.salvage.saved_file import ConsoleRecord, decoded_line, parsed
+from replica_audit.formats.salvage.saved_file import ConsoleRecord, parsed
 from tests.formats import kafka_files as kf
 from tests.formats import record_files as rf
-from tests.salvage.made import FOLLOWER, LEADER, audited, lines, replica, rows, saved, with_epoch
+from tests.salvage.made import FOLLOWER, LEADER, audited, lines, record_of_json, replica, rows, saved, with_epoch
 
 COMMON = with_epoch(0, *(rf.batch(at, (b"common", b"%d" % at)) for at in range(10)))
 AHEAD = with_epoch(2, *(rf.batch(at, (b"leader-%d" % at, b"x")) for at in range(10, 40)))
@@ -85,7 +85,7 @@ def test_what_goes_in_comes_out(
     assert held == expected
     assert (found.saved, found.exit_code) == (len(expected), 0)
     replayed = [parsed(line) for line in lines(folder / "out", "orders-0.console.txt")]
-    replayed += [decoded_line(line).record for line in lines(folder / "out", "orders-0.base64.jsonl")]
+    replayed += [record_of_json(line) for line in lines(folder / "out", "orders-0.base64.jsonl")]
     assert replayed == [ConsoleRecord(*one[1:]) for one in expected]
 
 

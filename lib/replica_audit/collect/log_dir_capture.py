@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from replica_audit.collect.file_identity import ReadCause
 from replica_audit.collect.live_file import LiveFile
@@ -25,11 +24,11 @@ from replica_audit.collect.output import Output
 from replica_audit.collect.pace import Pace
 from replica_audit.collect.previous import Previous
 from replica_audit.collect.replica_capture import GoneError, ReplicaCapture, ReplicaReader, read_small_files
+from replica_audit.collect.request import CollectRequest
 from replica_audit.collect.rows_file import RowsFile, SmallFilesFile, Spool
 from replica_audit.collect.scrub import Scrub
 from replica_audit.collect.second_look import CapturedEnd, captured_end, look_again
-from replica_audit.collect.segment_capture import SegmentCapture, copy_file
-from replica_audit.collect.segment_reading import LiveSegmentReader
+from replica_audit.collect.segment_capture import copy_file
 from replica_audit.collect.segment_reuse import SegmentReuse
 from replica_audit.collect.segment_rows import SegmentRows
 from replica_audit.errors import CheckpointError, InputError
@@ -104,19 +103,34 @@ _LARGEST_LOG = 2**31  # bytes; FileRecords opens no larger file
 _BESIDE_METADATA = ("quorum-state",)
 
 
-class _Files(NamedTuple):
-    """What is written to meanwhile."""
-
-    rows: RowsFile
-    small: SmallFilesFile
-    spool: Spool
-
-
 class LogDirCapture:
-    """Captures one log directory: first `begin`, then `capture` for each replica directory, then `finish`."""
+    """Captures one log directory: `capture` for each replica directory, then `finish`."""
 
-    def __init__(self, path: Path, name: str, output: Output, pace: Pace, reader: LiveSegmentReader, *, has_index: bool) -> None:
-        """Capture `path` into a folder of the output of some name."""
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        output: Output,
+        pace: Pace,
+        request: CollectRequest,
+        previous: Previous | None,
+        scrub: Scrub | None,
+    ) -> None:
+        """Copy the small files.
+
+        Args:
+            path: the log directory.
+            name: of its folder in the output.
+            output: the collection.
+            pace: to read at.
+            request: how to read segments, and whether an earlier collection was to be used.
+            previous: the earlier collection to take over from, if there is one that can be used.
+            scrub: which segments of it are to be verified again.
+
+        Raises:
+            OSError: the directory cannot be read.
+            OutputError: they cannot be written.
+        """
         self.causes: dict[str, Counter[ReadCause]] = {}  # why segments were read though they might have been taken over, by directory
         self.path, self.name = path, name
         self.folder = output.folder / name
@@ -124,63 +138,53 @@ class LogDirCapture:
         self._ends: dict[str, CapturedEnd] = {}  # of those that are looked at again
         self.unread: dict[str, list[Unread]] = {}  # by directory
         self.vanished: set[str] = set()
-        self.meta: checkpoints.MetaProperties | None = None
-        self._output, self._pace, self._reader, self._has_index = output, pace, reader, has_index
-        self._own_unread: list[Unread] = []
+        self._output, self._pace = output, pace
         self._copied: dict[str, str] = {}  # the small files of the log directory, with their digests
         self._captures = 0
-        self._offsets = OffsetEntries(path, {})
-        self._was_clean: tuple[int, int] | None = None
-        self._files: _Files | None = None
-        self._reuse: SegmentReuse | None = None
-        self.is_in_use: bool | None = None
-
-    def begin(self, previous: Previous | None, scrub: Scrub | None, *, is_incremental: bool) -> None:
-        """Copy the small files.
-
-        Args:
-            previous: the earlier collection to take over from, if there is one that can be used.
-            scrub: which segments of it are to be verified again.
-            is_incremental: whether one was asked for.
-
-        Raises:
-            OSError: the directory cannot be read.
-            OutputError: they cannot be written.
-        """
-        self._was_clean = file_identity(self.path / log_dir.CLEAN_SHUTDOWN)
-        self.is_in_use = is_locked(self.path / LOCK)
-        fd = open_folder(self.path)
+        self._was_clean = file_identity(path / log_dir.CLEAN_SHUTDOWN)
+        self.is_in_use = is_locked(path / LOCK)
+        fd = open_folder(path)
         try:
             found, unread = read_small_files(fd, (log_dir.META_PROPERTIES, *log_dir.OFFSET_CHECKPOINTS))
         finally:
             os.close(fd)
-        self._output.make_folder(self.folder)
-        # first of all what tells an audit that this is not a folder of a broker itself
-        rows = RowsFile(self.folder / SEGMENTS_FILE)
-        self._files = _Files(rows, SmallFilesFile(self.folder / SMALL_FILES_FILE), Spool(self.folder))
-        for name, content in found.items():
-            self._copy(name, content)
-        self._own_unread += [Unread(path=str(self.path / name), kind=name, reason=reason) for name, reason in unread.items()]
-        self._offsets = OffsetEntries(self.path, found)
+        self._own_unread = [Unread(path=str(path / name), kind=name, reason=reason) for name, reason in unread.items()]
+        self._offsets = OffsetEntries(path, found)
+        self._directory_id: str | None = None
         with suppress(InputError):
-            self.meta = checkpoints.meta_properties(found.get(log_dir.META_PROPERTIES, b""))
-        segments = SegmentCapture(self._reader, self._pace, is_live=bool(self.is_in_use))
-        verifying = SegmentCapture(LiveSegmentReader(verify_crc=True), self._pace, is_live=bool(self.is_in_use))
-        if is_incremental:
-            previous_rows = previous.rows_of(self.path, self.meta.directory_id if self.meta else None) if previous else None
-            self._reuse = SegmentReuse(previous_rows, self._pace, scrub, verify_crc=self._reader.verify_crc)
-        made = SegmentRows(self.folder, self._output, segments, self._reuse, verifying, has_index=self._has_index)
-        self._replica_reader = ReplicaReader(self.path, made, self._files.spool)
+            self._directory_id = checkpoints.meta_properties(found.get(log_dir.META_PROPERTIES, b"")).directory_id
+        output.make_folder(self.folder)
+        # first of all what tells an audit that this is not a folder of a broker itself
+        self._rows = RowsFile(self.folder / SEGMENTS_FILE)
+        self._small = SmallFilesFile(self.folder / SMALL_FILES_FILE)
+        self._spool = Spool(self.folder)
+        try:
+            for file, content in found.items():
+                self._copy(file, content)
+        except BaseException:
+            self.abandon()
+            raise
+        self._reuse: SegmentReuse | None = None
+        if request.since is not None:
+            rows = previous.rows_of(path, self._directory_id) if previous else None
+            self._reuse = SegmentReuse(rows, pace, scrub, verify_crc=request.verify_crc)
+        self._replica_reader = ReplicaReader(
+            path,
+            SegmentRows(
+                self.folder,
+                output,
+                pace,
+                self._reuse,
+                verify_crc=request.verify_crc,
+                is_live=bool(self.is_in_use),
+                has_index=request.has_index,
+            ),
+            self._spool,
+        )
 
     def _copy(self, name: str, content: bytes) -> None:
         self._output.write(self.folder / name, content)
         self._copied[name] = file_digest(content)
-
-    @property
-    def _open(self) -> _Files:
-        if self._files is None:
-            raise ValueError("it has not begun")
-        return self._files
 
     @property
     def is_of_a_broker(self) -> bool:
@@ -226,14 +230,14 @@ class LogDirCapture:
             self._remove(directory)
             reason = "its files changed faster than they could be read"
             self.unread[directory] = [Unread(path=str(self.path / directory), kind="directory", reason=reason)]
-        self._open.spool.clear()
+        self._spool.clear()
 
     def _keep(self, found: ReplicaCapture, parsed: log_dir.ReplicaDirectory, later: dict[str, int], *, is_copied: bool) -> None:
         directory = found.directory
         self._captures += 1
-        self._open.small.add(self._captures, directory, found.small)
+        self._small.add(self._captures, directory, found.small)
         keys = {"capture": self._captures, "directory": directory, "topic": parsed.topic, "partition": parsed.partition}
-        self._open.rows.add(keys, (self._open.spool.get(place) for _name, place in sorted(found.places.items())))
+        self._rows.add(keys, (self._spool.get(place) for _name, place in sorted(found.places.items())))
         reads = found.reads.values()
         replica = CapturedReplica(
             directory=directory,
@@ -245,10 +249,10 @@ class LogDirCapture:
             files=tuple(sorted(found.small)),
             is_copied=is_copied,
             later=later,
-            taken_over=len(found.reused),
+            taken_over=sum(read.is_reused for read in reads),
             verified_at_ms=found.verified_at_ms,
         )
-        self.causes[directory] = Counter(found.causes.values())
+        self.causes[directory] = Counter(read.cause for read in reads if read.cause is not None)
         if parsed.state == "current" and (end := captured_end(found)) is not None:
             self._ends[directory] = end
         self.replicas[directory] = (found.inode, replica)
@@ -307,10 +311,9 @@ class LogDirCapture:
 
     def abandon(self) -> None:
         """Let go of the files."""
-        if self._files is not None:
-            self._files.rows.abandon()
-            self._files.small.abandon()
-            self._files.spool.close()
+        self._rows.abandon()
+        self._small.abandon()
+        self._spool.close()
 
     def finish(self) -> CapturedLogDir:
         """Complete the files; what is said of it in the manifest.
@@ -322,13 +325,13 @@ class LogDirCapture:
             with suppress(OSError):
                 self._copy(log_dir.CLEAN_SHUTDOWN, whole_content(self.path / log_dir.CLEAN_SHUTDOWN))
         self.is_in_use = self.is_in_use or is_locked(self.path / LOCK)
-        self._open.spool.close()
-        size, checksum = self._open.rows.close()
-        small_size, small_checksum = self._open.small.close()
+        self._spool.close()
+        size, checksum = self._rows.close()
+        small_size, small_checksum = self._small.close()
         return CapturedLogDir(
             path=str(self.path),
             folder=self.name,
-            directory_id=self.meta.directory_id if self.meta else None,
+            directory_id=self._directory_id,
             in_use=self.is_in_use,
             segments_bytes=size,
             segments_crc32c=checksum,

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from replica_audit.collect.file_identity import ReadCause
 from replica_audit.collect.rows_file import Spool
 from replica_audit.collect.segment_capture import ChangedError, Listed, Read
 from replica_audit.collect.segment_rows import SegmentRows
@@ -51,10 +50,7 @@ class _View(NamedTuple):
 
 @dataclass(slots=True)
 class ReplicaCapture:
-    """What was captured of a replica. `places` are those of its segments' rows in the spool, by name.
-
-    `reused` are the names of the segments whose rows are of an earlier collection, `causes` says why others were read all the same.
-    """
+    """What was captured of a replica. `places` are those of its segments' rows in the spool, by name."""
 
     directory: str
     inode: int
@@ -63,8 +59,6 @@ class ReplicaCapture:
     unread: list[Unread] = field(default_factory=list)
     reads: dict[str, Read] = field(default_factory=dict)
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
-    causes: dict[str, ReadCause] = field(default_factory=dict)
-    reused: set[str] = field(default_factory=set)
     is_settled: bool = True
 
     @property
@@ -125,38 +119,29 @@ class ReplicaReader:
     def _forget(self, made: ReplicaCapture, name: str) -> None:
         made.reads.pop(name, None)
         made.places.pop(name, None)
-        made.causes.pop(name, None)
-        made.reused.discard(name)
         self._segments.forget(made.directory, name)
 
     def _read_new(self, made: ReplicaCapture, view: _View, path: Path, fd: int, *, is_copied: bool) -> set[str]:
         """Read what has not been read yet; returns the names that had gone or changed before they could be."""
         missed = set()
         made.unread = []
-        newest = max((_base(name) for name in view.segments), default=-1)
+        newest = max((base_of(name) for name in view.segments), default=-1)
         for name, status in sorted(view.segments.items()):
             if name in made.reads:
                 continue
-            base = _base(name)
+            base = base_of(name)
             file = SegmentFile(path=str(path / name), source="raw", base_offset=base, size_bytes=status.st_size)
             beside = tuple(suffix for suffix in log_dir.INDEXES if name.removesuffix(".log") + suffix in view.names)
             listed = Listed(name=name, directory=fd, status=status, file=file, is_newest=base == newest, beside=beside)
             try:
-                self._read_one(made, listed, is_copied=is_copied)
+                made.reads[name], row = self._segments.make(made.directory, listed, is_copied=is_copied)
+                made.places[name] = self._spool.put(row)
             except (FileNotFoundError, ChangedError):
                 self._forget(made, name)
                 missed.add(name)
             except (NotAFileError, LinkOutsideError) as error:
                 made.unread.append(Unread(path=str(path / name), kind="segment", reason=str(error.strerror)))
         return missed
-
-    def _read_one(self, made: ReplicaCapture, listed: Listed, *, is_copied: bool) -> None:
-        row = self._segments.make(made.directory, listed, is_copied=is_copied)
-        made.reads[listed.name], made.places[listed.name] = row.read, self._spool.put(row.content)
-        if row.is_reused:
-            made.reused.add(listed.name)
-        if row.cause is not None:
-            made.causes[listed.name] = row.cause
 
     def _holds(self, made: ReplicaCapture, view: _View, missed: set[str], fd: int) -> bool:
         """Whether what was read is of one log: it is all still there, except what was deleted from the bottom."""
@@ -165,23 +150,23 @@ class ReplicaReader:
             return False
         if view.small.get(log_dir.PARTITION_METADATA) != now.small.get(log_dir.PARTITION_METADATA):
             return False
-        lowest = min(map(_base, now.segments), default=None)
+        lowest = min(map(base_of, now.segments), default=None)
         for name in missed:
-            if name in now.segments or lowest is None or _base(name) >= lowest:
+            if name in now.segments or lowest is None or base_of(name) >= lowest:
                 return False
-        deleted_to = max(map(_base, missed), default=-1)
+        deleted_to = max(map(base_of, missed), default=-1)
         for name, read in list(made.reads.items()):
-            if _base(name) <= deleted_to:
+            if base_of(name) <= deleted_to:
                 self._forget(made, name)  # below a hole
             elif name in now.segments:
                 if not read.still_holds(now.segments[name], name, fd):
                     return False
-            elif lowest is None or _base(name) >= lowest:
+            elif lowest is None or base_of(name) >= lowest:
                 return False
         # listing a directory may show what was made last, and not what was made before it
-        highest = max(map(_base, made.reads), default=-1)
+        highest = max(map(base_of, made.reads), default=-1)
         no_files = {Path(one.path).name for one in made.unread}
-        return not any(_base(name) <= highest and name not in made.reads and name not in no_files for name in now.segments)
+        return not any(base_of(name) <= highest and name not in made.reads and name not in no_files for name in now.segments)
 
 
 @contextmanager
@@ -202,7 +187,8 @@ def _check_unmoved(path: Path, inode: int) -> None:
         raise GoneError
 
 
-def _base(name: str) -> int:
+def base_of(name: str) -> int:
+    """The base offset in the name of a segment; -1 of another name."""
     found = log_dir.segment_name(name)
     return found.base_offset if found else -1
 

@@ -8,7 +8,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
-from replica_audit.collect.file_identity import FileIdentity
 from replica_audit.collect.output import abandon, writing
+from replica_audit.collect.segment_capture import Listed, Read
 from replica_audit.formats.collection.collected_rows import ROWS, SMALL_FILE_ROWS
 from replica_audit.formats.segment.segment_scan import Scanned
 from replica_audit.formats.values import producers_row
@@ -28,32 +28,23 @@ T = TypeVar("T")
 SmallFileRow = tuple[int, bytes, bytes, bytes]  # capture, directory, name, content
 _ROW_GROUP_BYTES = 1 << 22
 _CHUNK = 1 << 20
-
-
 _OF_THE_REPLICA = ("capture", "directory", "topic", "partition")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentFacts:
-    """What a row says of a segment besides its scan: the columns of ROWS."""
-
-    name: str
-    base_offset: int
-    swap: bool
-    size_bytes: int
-    index_bytes: int | None
-    identity: FileIdentity | None
-    verified_at_ms: int | None
-    kept_crc32c: int | None
-
-
-def row_content(facts: SegmentFacts, found: Scanned) -> bytes:
+def row_content(listed: Listed, read: Read, found: Scanned, *, index_bytes: int | None, kept_crc32c: int | None) -> bytes:
     """One segment's row except the replica that it is of, as text: rows wait on disk, for those of a compacted log may be large."""
     scan = found.scan
     return json.dumps(
-        asdict(facts)
-        | {
-            "batch_count": sum(run.batch_count for run in scan.runs),
+        {
+            "name": listed.name,
+            "base_offset": listed.file.base_offset,
+            "swap": listed.name.endswith(".swap"),
+            "size_bytes": read.size_bytes,
+            "index_bytes": index_bytes,
+            "identity": None if read.identity is None else asdict(read.identity),
+            "verified_at_ms": read.verified_at_ms,
+            "kept_crc32c": kept_crc32c,
+            "batch_count": read.batch_count,
             "runs": [run._asdict() for run in scan.runs],
             "damaged": scan.damage is not None,
             "failed": found.failed,
@@ -106,17 +97,6 @@ class Spool:
             self._file.close()
 
 
-def _completed(path: Path, writer: pq.ParquetWriter) -> tuple[int, int]:
-    """Complete a file; its size and the CRC-32C of all of it."""
-    size, checksum = 0, 0
-    with writing(path):
-        writer.close()
-        with path.open("rb") as stream:
-            while chunk := stream.read(_CHUNK):
-                size, checksum = size + len(chunk), crc32c.crc32c(chunk, checksum)
-    return size, checksum
-
-
 class _RowsInGroups(ABC, Generic[T]):
     """A Parquet file being written: rows wait until they are enough for a row group."""
 
@@ -149,7 +129,13 @@ class _RowsInGroups(ABC, Generic[T]):
     def close(self) -> tuple[int, int]:
         """Complete the file; returns its size and the CRC-32C of all of it."""
         self._write()
-        return _completed(self._path, self._writer)
+        size, checksum = 0, 0
+        with writing(self._path):
+            self._writer.close()
+            with self._path.open("rb") as stream:
+                while chunk := stream.read(_CHUNK):
+                    size, checksum = size + len(chunk), crc32c.crc32c(chunk, checksum)
+        return size, checksum
 
     def abandon(self) -> None:
         """Let go of the file."""
@@ -187,18 +173,16 @@ def _of_bytes(values: Sequence[bytes], kind: pa.DataType) -> pa.Array[Any]:
 
 
 class RowsFile(_RowsInGroups[bytes]):
-    """The file of the rows of segments being written. `rows` is how many it has."""
+    """The file of the rows of segments being written."""
 
     def __init__(self, path: Path) -> None:
         """Begin the file; `close` completes it."""
         super().__init__(path, ROWS)
-        self.rows = 0
 
     def add(self, keys: dict[str, Any], rows: Iterable[bytes]) -> None:
         """Add the rows of a replica, each with its keys."""
         begin = json.dumps(keys).encode()[:-1] + b", "
         for row in rows:
-            self.rows += 1
             whole = begin + row[1:]
             self._put(whole, len(whole))
 

@@ -30,7 +30,6 @@ class Scrub:
         """
         self.count = self.size_bytes = self.left = self.left_bytes = 0
         self._within_ms, self._now_ms, self._clock = within_s * 1000, now_ms, clock
-        self._has_limit = time_limit_s is not None
         self._until = began + time_limit_s if time_limit_s is not None else None
         self._due: dict[tuple[str, str], dict[str, int]] = {}  # when last verified, by log directory and replica directory, and by segment
 
@@ -73,6 +72,6 @@ class Scrub:
 
         Directories with nothing due come first: they have to be read in any case.
         """
-        if not self._has_limit:
+        if self._until is None:
             return 0
         return min(self._due.get((path, directory), {}).values(), default=-1)

@@ -8,13 +8,11 @@ behind that, or, where a new segment was begun, its own; not more than some, for
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
-import crc32c
-
 from replica_audit.collect.pace import Pace
-from replica_audit.collect.replica_capture import SMALL_FILES, ReplicaCapture, now_ms, only_grew, read_small_files
+from replica_audit.collect.replica_capture import SMALL_FILES, ReplicaCapture, base_of, now_ms, only_grew, read_small_files
+from replica_audit.collect.segment_capture import Read
 from replica_audit.errors import CheckpointError, SegmentError
 from replica_audit.files.opened import open_folder, open_in
 from replica_audit.formats.log_dir import checkpoints
@@ -26,35 +24,15 @@ _MOST_BATCHES = 256  # whose headers are read of one log
 _HEADER = V2_HEADER.size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapturedEnd:
-    """Where the capture of a replica ended: byte `end` of its newest segment, behind the offset before `next_offset`.
-
-    `tail_bytes` and `tail_crc32c` are of the bytes before that.
-    """
-
-    name: str
-    inode: int
-    end: int
-    next_offset: int
-    tail_bytes: int
-    tail_crc32c: int
+CapturedEnd = tuple[str, Read]  # the newest segment of a replica, by its name, and as far as it was read
 
 
 def captured_end(found: ReplicaCapture) -> CapturedEnd | None:
     """Where a capture ended; None if its newest segment could not be read."""
-    newest = max(found.reads, key=_base, default=None)
-    read = found.reads[newest] if newest is not None else None
-    if newest is None or read is None or read.failed or read.next_offset < 0:
+    name = max(found.reads, key=base_of, default=None)
+    if name is None or found.reads[name].failed or found.reads[name].is_reused:
         return None
-    return CapturedEnd(
-        name=newest,
-        inode=read.inode,
-        end=read.end,
-        next_offset=read.next_offset,
-        tail_bytes=len(read.tail),
-        tail_crc32c=crc32c.crc32c(read.tail),
-    )
+    return name, found.reads[name]
 
 
 def look_again(path: Path, inode: int, captured: CapturedEnd, log_start_checkpoint: int | None, pace: Pace) -> SecondLook | None:
@@ -83,23 +61,24 @@ def look_again(path: Path, inode: int, captured: CapturedEnd, log_start_checkpoi
 
 
 def _read_end(fd: int, captured: CapturedEnd, log_start_checkpoint: int | None, pace: Pace) -> SecondLook | None:
+    name, read = captured
     before = _epoch_table(fd)
     names = [name for name, _parsed in log_dir.counted_segments([name for name in os.listdir(fd) if name.isprintable()])]
     looked_at_ms = now_ms()
-    if captured.name not in names or not _holds(fd, captured):
+    if name not in names or not read.still_holds(os.stat(name, dir_fd=fd), name, fd):
         return None
-    newest = max(names, key=_base)
-    at = (captured.end, captured.next_offset) if newest == captured.name else (0, _base(newest))
+    newest = max(names, key=base_of)
+    at = (read.end, read.next_offset) if newest == name else (0, base_of(newest))
     end = _end_of_log(fd, newest, *at, pace)
     after = _epoch_table(fd)
     # an epoch is in the table before its first batch is in the log, and a truncation takes it away
-    if after is None or not only_grew(before, after) or not _holds(fd, captured):
+    if after is None or not only_grew(before, after) or not read.still_holds(os.stat(name, dir_fd=fd), name, fd):
         return None
     entries = [(line.epoch, line.start_offset) for line in checkpoints.leader_epoch_lines(after)]
-    covering = max((number for number, entry in enumerate(entries) if entry[1] <= captured.next_offset), default=0)
+    covering = max((number for number, entry in enumerate(entries) if entry[1] <= read.next_offset), default=0)
     return SecondLook(
         looked_at_ms=looked_at_ms,
-        log_start_offset=max(min(map(_base, names)), log_start_checkpoint or 0),
+        log_start_offset=max(min(map(base_of, names)), log_start_checkpoint or 0),
         log_end_offset=end,
         epochs=tuple(entries[covering:]),
     )
@@ -107,22 +86,6 @@ def _read_end(fd: int, captured: CapturedEnd, log_start_checkpoint: int | None, 
 
 def _epoch_table(fd: int) -> bytes | None:
     return read_small_files(fd, SMALL_FILES)[0].get(log_dir.EPOCH_CHECKPOINT)
-
-
-def _holds(fd: int, captured: CapturedEnd) -> bool:
-    """Whether the log still holds the bytes that the capture ended with."""
-    try:
-        file = open_in(fd, captured.name)
-    except FileNotFoundError:
-        return False
-    try:
-        status = os.fstat(file)
-        if status.st_ino != captured.inode or status.st_size < captured.end:
-            return False
-        tail = os.pread(file, captured.tail_bytes, captured.end - captured.tail_bytes)
-        return len(tail) == captured.tail_bytes and crc32c.crc32c(tail) == captured.tail_crc32c
-    finally:
-        os.close(file)
 
 
 def _end_of_log(fd: int, name: str, position: int, next_offset: int, pace: Pace) -> int:
@@ -144,8 +107,3 @@ def _end_of_log(fd: int, name: str, position: int, next_offset: int, pace: Pace)
     finally:
         os.close(file)
     return next_offset
-
-
-def _base(name: str) -> int:
-    found = log_dir.segment_name(name)
-    return found.base_offset if found else -1

@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import crc32c
 import numpy as np
 
-from replica_audit.collect.file_identity import FileIdentity, identity_of
+from replica_audit.collect.file_identity import FileIdentity, ReadCause, identity_of
 from replica_audit.collect.live_file import LiveFile
 from replica_audit.collect.output import abandon, writing
 from replica_audit.collect.pace import Pace
-from replica_audit.collect.segment_reading import LiveSegmentReader
+from replica_audit.collect.segment_reading import read_segment
 from replica_audit.files.opened import LinkOutsideError, NotAFileError, open_in
 from replica_audit.formats.indexes import IndexCheck, index_check, reader_of
 from replica_audit.formats.replicas.segment_reader import Index
@@ -37,18 +38,19 @@ class ChangedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """What is kept of a segment that was read. `inode` and the bytes at its end tell whether it is still the same.
+    """What is kept of a segment that was read. `inode` and the bytes before `end` tell whether it is still the same.
 
     The time of its last change does not: it is that of the last tick of a clock, in which a broker does a lot.
 
-    `was_newest`: it was read as far as it went when it was listed. `next_offset` is the one behind its last batch, -1 where rows were taken
-    over. `failed` is why it could not be read. `identity` is for the next
+    `was_newest`: it was read as far as it went when it was listed. `next_offset` is the one behind its last batch, -1 where its row is of
+    an earlier collection. `cause`: why it was read though there is one. `failed` is why it could not be read. `identity` is for the next
     collection, None where that has to read it again in any case; `verified_at_ms` when its CRCs were last verified, if ever.
     """
 
     inode: int
     end: int
-    tail: bytes
+    tail_bytes: int
+    tail_crc32c: int
     size_bytes: int
     batch_count: int
     was_newest: bool
@@ -56,6 +58,12 @@ class Read:
     identity: FileIdentity | None = None
     verified_at_ms: int | None = None
     next_offset: int = -1
+    cause: ReadCause | None = None
+
+    @property
+    def is_reused(self) -> bool:
+        """Whether its row is of an earlier collection."""
+        return self.next_offset < 0
 
     def still_holds(self, now: os.stat_result, name: str, directory: int) -> bool:
         """Whether what was read is still there: all that there is, or of the newest segment the beginning of more."""
@@ -68,7 +76,8 @@ class Read:
         except OSError:
             return False
         try:
-            return os.pread(fd, len(self.tail), self.end - len(self.tail)) == self.tail
+            tail = os.pread(fd, self.tail_bytes, self.end - self.tail_bytes)
+            return len(tail) == self.tail_bytes and crc32c.crc32c(tail) == self.tail_crc32c
         finally:
             os.close(fd)
 
@@ -91,9 +100,9 @@ class Listed:
 class SegmentCapture:
     """Captures segments one after the other. `is_live`: a broker is at work in the log directory."""
 
-    def __init__(self, reader: LiveSegmentReader, pace: Pace, *, is_live: bool) -> None:
+    def __init__(self, pace: Pace, *, verify_crc: bool, is_live: bool) -> None:
         self.is_live = is_live
-        self._reader, self._pace = reader, pace
+        self._pace, self._verify_crc = pace, verify_crc
 
     def capture(self, listed: Listed, *, index: Path | None, copy: Path | None) -> tuple[Read, Scanned]:
         """Read one segment.
@@ -129,14 +138,14 @@ class SegmentCapture:
             raise
         except OSError as error:
             return *self._failed(listed, error), True
-        with LiveFile(fd, 0, self._pace, is_hot=listed.is_newest, is_sequential=self._reader.verify_crc or copy is not None) as file:
+        with LiveFile(fd, 0, self._pace, is_hot=listed.is_newest, is_sequential=self._verify_crc or copy is not None) as file:
             status = os.fstat(fd)
             if status.st_ino != listed.status.st_ino:
                 raise ChangedError
             # one that was made longer in advance becomes shorter when it is rolled
             file.size = min(listed.status.st_size, status.st_size) if listed.is_newest else status.st_size
             read, found, is_settled = self._read(listed, file, status, index, copy)
-            is_verified = self._reader.verify_crc and not found.failed  # of a damaged one as far as it can be read
+            is_verified = self._verify_crc and not found.failed  # of a damaged one as far as it can be read
             # the newest is read as if it ended well, so that it is read again once another is the newest
             identity = None if listed.is_newest or found.failed else identity_of(fd, status, began_ns)
             return replace(read, identity=identity, verified_at_ms=began_ns // 1_000_000 if is_verified else None), found, is_settled
@@ -168,14 +177,15 @@ class SegmentCapture:
 
     def _scan(self, file: LiveFile, listed: Listed, index: Path | None, ends: list[int]) -> Scan:
         check = None
-        if listed.beside and self._reader.verify_crc:  # before the segment: a broker writes an entry after the batch that it names
+        if listed.beside and self._verify_crc:  # before the segment: a broker writes an entry after the batch that it names
             check = index_check(listed.file.base_offset, listed.beside, partial(_opened_beside, listed), reads_markers=True)
         if index is None:
-            fold = self._reader.read(file, listed.file.base_offset, check)
+            fold = read_segment(file, listed.file.base_offset, check, verify_crc=self._verify_crc)
         else:
             writer = _IndexWriter(index)
             try:
-                fold = self._reader.read(file, listed.file.base_offset, writer if check is None else _BatchSinks(writer, check))
+                sink = writer if check is None else _BatchSinks(writer, check)
+                fold = read_segment(file, listed.file.base_offset, sink, verify_crc=self._verify_crc)
             except BaseException:
                 writer.abandon()
                 raise
@@ -199,7 +209,8 @@ def _as_read(listed: Listed, status: os.stat_result, found: Scanned, *, size_byt
     return Read(
         inode=status.st_ino,
         end=end,
-        tail=tail,
+        tail_bytes=len(tail),
+        tail_crc32c=crc32c.crc32c(tail),
         size_bytes=size_bytes,
         batch_count=sum(run.batch_count for run in found.scan.runs),
         was_newest=listed.is_newest,

@@ -18,33 +18,28 @@ _READ_FOR_A_HEADER = 1 << 12
 _STEP = 1 << 22  # read natively in one go
 
 
-class LiveSegmentReader:
-    """Reads segments one after the other."""
+def read_segment(file: LiveFile, base_offset: int, index: segment_reader.Index | None, *, verify_crc: bool) -> SegmentFold:
+    """Read a segment.
 
-    def __init__(self, *, verify_crc: bool) -> None:
-        self.verify_crc = verify_crc
+    Args:
+        file: of it.
+        base_offset: the number in its name.
+        index: takes the headers of its batches.
+        verify_crc: whether its records are read, too.
 
-    def read(self, file: LiveFile, base_offset: int, index: segment_reader.Index | None) -> SegmentFold:
-        """Read a segment.
+    Returns:
+        What was read; `position` is the end of the last whole batch.
 
-        Args:
-            file: of it.
-            base_offset: the number in its name.
-            index: takes the headers of its batches.
-
-        Returns:
-            What was read; `position` is the end of the last whole batch.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
-        fold = SegmentFold(base_offset)
-        buffered = io.BufferedReader(file, _BUFFER if self.verify_crc else _HEADERS_BUFFER)
-        try:
-            _LiveReader(file, cast(BinaryIO, buffered), fold, verify_crc=self.verify_crc, index=index).read()
-        finally:
-            buffered.detach()
-        return fold
+    Raises:
+        OSError: the file cannot be read.
+    """
+    fold = SegmentFold(base_offset)
+    buffered = io.BufferedReader(file, _BUFFER if verify_crc else _HEADERS_BUFFER)
+    try:
+        _LiveReader(file, cast(BinaryIO, buffered), fold, verify_crc=verify_crc, index=index).read()
+    finally:
+        buffered.detach()
+    return fold
 
 
 class _LiveReader(segment_reader.SegmentReader):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 import crc32c
@@ -63,14 +62,6 @@ def checksum_of(path: Path) -> int:
     return checksum
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReusedSegment:
-    """A reused segment: what reading it would have given, and its row."""
-
-    read: Read
-    content: bytes
-
-
 class SegmentReuse:
     """Reuses segments of one log directory."""
 
@@ -89,8 +80,8 @@ class SegmentReuse:
         """Sort key of a replica directory, as `Scrub.rank`."""
         return self._scrub.rank(self._rows.path, directory) if self._scrub is not None and self._rows is not None else 0
 
-    def reuse(self, directory: str, listed: Listed, *, index: Path | None, copy: Path | None) -> ReusedSegment | ReadCause:
-        """Reuse a segment, or return why it has to be read.
+    def reuse(self, directory: str, listed: Listed, *, index: Path | None, copy: Path | None) -> tuple[Read, bytes] | ReadCause:
+        """Reuse a segment, and return what reading it would have given, with its row; or return why it has to be read.
 
         Args:
             directory: of the replica.
@@ -126,7 +117,8 @@ class SegmentReuse:
         read = Read(
             inode=listed.status.st_ino,
             end=before.size_bytes,
-            tail=cause,
+            tail_bytes=len(cause),
+            tail_crc32c=crc32c.crc32c(cause),
             size_bytes=before.size_bytes,
             batch_count=row["batch_count"],
             was_newest=False,
@@ -134,7 +126,7 @@ class SegmentReuse:
             identity=before.identity,
             verified_at_ms=before.verified_at_ms,
         )
-        return ReusedSegment(read=read, content=content_of_row(row))
+        return read, content_of_row(row)
 
     def _unusable_cause(self, before: PreviousSegment, index: Path | None, copy: Path | None) -> ReadCause | None:
         """Return why the earlier row cannot be used, whether or not the file changed."""

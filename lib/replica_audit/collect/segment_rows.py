@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from replica_audit.collect.file_identity import ReadCause
 from replica_audit.collect.output import Output, writing
-from replica_audit.collect.rows_file import SegmentFacts, row_content
+from replica_audit.collect.pace import Pace
+from replica_audit.collect.rows_file import row_content
 from replica_audit.collect.segment_capture import Listed, Read, SegmentCapture
-from replica_audit.collect.segment_reuse import ReusedSegment, SegmentReuse, checksum_of
+from replica_audit.collect.segment_reuse import SegmentReuse, checksum_of
 from replica_audit.formats.collection.broker_folder import index_path
-
-
-class SegmentRow(NamedTuple):
-    """A segment as it was captured, its row as text, and why it was read; None: it was reused, or there is no earlier collection."""
-
-    read: Read
-    content: bytes
-    cause: ReadCause | None
-    is_reused: bool
 
 
 class SegmentRows:
@@ -29,10 +21,11 @@ class SegmentRows:
         self,
         folder: Path,
         output: Output,
-        segments: SegmentCapture,
+        pace: Pace,
         reuse: SegmentReuse | None,
-        verifying: SegmentCapture,
         *,
+        verify_crc: bool,
+        is_live: bool,
         has_index: bool,
     ) -> None:
         """Make the rows of a log directory.
@@ -40,21 +33,19 @@ class SegmentRows:
         Args:
             folder: in the output.
             output: the collection.
-            segments: reads them.
+            pace: to read segments at.
             reuse: reuses segments of an earlier collection; None if there is none.
-            verifying: reads those whose CRCs are to be verified again.
+            verify_crc: whether the CRCs of all that are read are verified, not only of those that are to be verified again.
+            is_live: whether a broker is at work in the log directory.
             has_index: whether indexes of batches are made.
         """
-        self._folder, self._output, self._segments, self._reuse, self._verifying = folder, output, segments, reuse, verifying
-        self._has_index = has_index
+        self._folder, self._output, self._reuse, self._has_index = folder, output, reuse, has_index
+        self._segments = SegmentCapture(pace, verify_crc=verify_crc, is_live=is_live)
+        self._verifying = SegmentCapture(pace, verify_crc=True, is_live=is_live)
+        self.is_live = is_live
 
-    @property
-    def is_live(self) -> bool:
-        """Whether a broker is at work in the log directory."""
-        return self._segments.is_live
-
-    def make(self, directory: str, listed: Listed, *, is_copied: bool) -> SegmentRow:
-        """Make the row of one segment of a replica directory, which is copied whole or indexed.
+    def make(self, directory: str, listed: Listed, *, is_copied: bool) -> tuple[Read, bytes]:
+        """Capture one segment of a replica directory, which is copied whole or indexed, and make its row.
 
         Raises:
             FileNotFoundError, ChangedError, NotAFileError, LinkOutsideError, OutputError: as `SegmentCapture.capture`.
@@ -66,14 +57,9 @@ class SegmentRows:
             if path is not None:
                 self._output.make_folder(path.parent)
         reused = self._reuse.reuse(directory, listed, index=index, copy=copy) if self._reuse is not None else None
-        if isinstance(reused, ReusedSegment):
-            return SegmentRow(reused.read, reused.content, None, is_reused=True)
-        read, content = self._read(self._verifying if reused is ReadCause.DUE else self._segments, listed, index, copy)
-        return SegmentRow(read, content, reused, is_reused=False)
-
-    @staticmethod
-    def _read(segments: SegmentCapture, listed: Listed, index: Path | None, copy: Path | None) -> tuple[Read, bytes]:
-        read, found = segments.capture(listed, index=index, copy=copy)
+        if isinstance(reused, tuple):
+            return reused
+        read, found = (self._verifying if reused is ReadCause.DUE else self._segments).capture(listed, index=index, copy=copy)
         kept = index or copy
         index_bytes = checksum = None
         if kept is not None:
@@ -83,17 +69,7 @@ class SegmentRows:
                     checksum = checksum_of(kept)
                 elif index is not None:
                     index.unlink(missing_ok=True)
-        facts = SegmentFacts(
-            name=listed.name,
-            base_offset=listed.file.base_offset,
-            swap=listed.name.endswith(".swap"),
-            size_bytes=read.size_bytes,
-            index_bytes=index_bytes,
-            identity=read.identity,
-            verified_at_ms=read.verified_at_ms,
-            kept_crc32c=checksum,
-        )
-        return read, row_content(facts, found)
+        return replace(read, cause=reused), row_content(listed, read, found, index_bytes=index_bytes, kept_crc32c=checksum)
 
     def forget(self, directory: str, name: str) -> None:
         """Remove the batch index and the copy of a segment.

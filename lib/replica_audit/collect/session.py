@@ -27,7 +27,6 @@ from replica_audit.collect.previous import Previous, previous_of, reading_code
 from replica_audit.collect.replica_capture import now_ms
 from replica_audit.collect.request import CollectRequest, CollectResult
 from replica_audit.collect.scrub import Scrub
-from replica_audit.collect.segment_reading import LiveSegmentReader
 from replica_audit.errors import UsageError
 from replica_audit.formats.collection.manifest import Manifest
 from replica_audit.formats.log_dir import names as log_dir
@@ -61,7 +60,6 @@ class _Session:
         self.unread = list(self.origin.unread)
         self.pace = Pace(request.rate, progress=self._count)
         self.now_at, self.number, self.of = "", 0, 0
-        self.reader = LiveSegmentReader(verify_crc=request.verify_crc)
         self.captures: list[LogDirCapture] = []
         self.offsets_left = request.group_offsets_limit
         self.previous: Previous | None = None
@@ -91,12 +89,9 @@ class _Session:
         paths = self.origin.log_dirs
         names = _folder_names(paths)
         for path in paths:
-            capture = LogDirCapture(path, names[path], output, self.pace, self.reader, has_index=self.request.has_index)
-            self.captures.append(capture)
             try:
-                capture.begin(self.previous, self.scrub, is_incremental=self.request.since is not None)
+                self.captures.append(LogDirCapture(path, names[path], output, self.pace, self.request, self.previous, self.scrub))
             except OSError as error:
-                self.captures.remove(capture)
                 self.unread.append(cannot_list(path, error))
         if self.scrub is not None and self.previous is not None:
             self.scrub.plan(self.previous.opened, self.previous.manifest.started_at_ms)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from replica_audit.errors import visible
-from replica_audit.model.salvage import LogCut, RemovedBefore, UnitOutcome, UnsavedRange
+from replica_audit.model.salvage import LogCut, RemovedBefore, ReplayOutcome, UnitOutcome, UnsavedRange
 from replica_audit.program import option
 from replica_audit.protocol.salvage import KeptBack
 from replica_audit.recovery.names import cell, partition_shown, plain, shown
@@ -65,32 +65,22 @@ class SavedCut:
         return not was_read or self.cut.record_count is None or self.header_records == self.cut.record_count
 
 
+_OF_REPLAY = ("topic", "partition", "console", "console_records", "encoded", "encoded_records", "duplicates", "unsendable")
 _READ = ("bad-crc", "bad-records", "records-beyond-limit")  # of batches whose headers were read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SavedPartition:
-    """The replay files of a partition, by their paths in the folder; None: no record is in it."""
-
-    topic: str
-    partition: int
-    console: str | None
-    console_records: int
-    encoded: str | None
-    encoded_records: int
-    duplicates: int
-    unsendable: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SavedRecords:
-    """One salvage. `uncompared`: topic, partition and broker of followers of which the run cannot say what is cut, with their verdict."""
+    """One salvage. `partitions` name their replay files by the paths in the folder.
+
+    `uncompared`: topic, partition and broker of followers of which the run cannot say what is cut, with their verdict.
+    """
 
     run_id: str
     cluster_id: str
     folder: str
     cuts: tuple[SavedCut, ...]
-    partitions: tuple[SavedPartition, ...]
+    partitions: tuple[ReplayOutcome, ...]
     uncompared: tuple[tuple[tuple[str, int, int], str], ...]
     before: tuple[RemovedBefore, ...]
     asked_for: tuple[str, ...]
@@ -134,7 +124,7 @@ class SavedRecords:
             "records_to_replay": self.replayed,
             "kept_back": dict(sorted(self.kept_back.items())),
             "cuts": [{**asdict(one), "found_all": one.found_all, "kept_back": dict(one.kept_back)} for one in self.cuts],
-            "replay": [asdict(one) for one in self.partitions],
+            "replay": [{name: getattr(one, name) for name in _OF_REPLAY} for one in self.partitions],
             "uncompared": [
                 {"topic": topic, "partition": partition, "broker_id": broker, "verdict": verdict}
                 for (topic, partition, broker), verdict in self.uncompared
@@ -365,7 +355,7 @@ def _replay(saved: SavedRecords) -> list[str]:
     return lines
 
 
-def _commands(one: SavedPartition, reader_config: str) -> Iterator[str]:
+def _commands(one: ReplayOutcome, reader_config: str) -> Iterator[str]:
     if not _LEGAL_TOPIC.fullmatch(one.topic):
         count = _records(one.console_records + one.encoded_records)
         yield f"# {visible(one.topic)!r} is not a topic that Kafka allows: {count} cannot be replayed"

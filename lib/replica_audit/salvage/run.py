@@ -12,13 +12,13 @@ from pathlib import Path
 from replica_audit.engine.replica_places import places_of
 from replica_audit.errors import OutputError, UsageError
 from replica_audit.formats.salvage.saved_file import READER_CONFIG
-from replica_audit.model import NOT_OPENED, Problem
+from replica_audit.model import NOT_OPENED
 from replica_audit.model.salvage import ReplayOutcome, ReplayUnit, SalvageUnit, UnitOutcome
 from replica_audit.past.cuts import RunCuts, clusters_with_cuts, cuts_of
 from replica_audit.past.run import PastRun
 from replica_audit.report import salvage_report
 from replica_audit.report.facts.question import Question, find
-from replica_audit.report.salvage_report import SavedCut, SavedPartition, SavedRecords
+from replica_audit.report.salvage_report import SavedCut, SavedRecords
 from replica_audit.salvage.output import DOCUMENT, READER, REPLAY, SalvageOutput, file_name, refuse_input, writing
 from replica_audit.salvage.units import units_of
 from replica_audit.stages.salvage_replay import REPLAY_OUTCOME
@@ -77,7 +77,33 @@ def salvage(run: PastRun, request: SalvageRequest, save: Saves, replay: Replays,
     tell(f"run {run.run_id}: {count(len(found.cuts), 'cut')} of {count(removed, 'record')}, {size / 1e6:.1f} MB")
     places, problems = places_of(root.sources(), {(cut.topic, cut.partition) for cut in found.cuts})
     with output.begun():
-        return _saved(run.run_id, found, output, list(units_of(found, places, output.records)), asked_for, save, replay, tell, problems)
+        outcomes = _saved(output, list(units_of(found, places, output.records)), save, tell)
+        replays = _replays(output, outcomes, asked_for, replay)
+        saved = SavedRecords(
+            run_id=run.run_id,
+            cluster_id=cluster_id,
+            folder=str(output.folder),
+            cuts=tuple(_of_cut(found, outcomes)),
+            partitions=tuple(
+                replace(
+                    one,
+                    console=one.console and str(Path(one.console).relative_to(output.folder)),
+                    encoded=one.encoded and str(Path(one.encoded).relative_to(output.folder)),
+                )
+                for one in sorted(replays, key=lambda one: (one.topic, one.partition))
+            ),
+            uncompared=found.uncompared,
+            before=found.before,
+            asked_for=asked_for,
+            unread_folders=tuple(
+                f"{problem.path}: {problem.detail}" for problem in problems if problem.kind == "directory" and problem.code in NOT_OPENED
+            ),
+            reader_config=f"{REPLAY}/{READER}",
+        )
+        output.write(f"{REPLAY}/{READER}", [f"{name}={value}\n" for name, value in READER_CONFIG.items()])
+        output.write(DOCUMENT, [salvage_report.document(saved)])
+        output.conclude(saved.as_json())
+    return saved
 
 
 def prepared(run: PastRun, request: SalvageRequest) -> tuple[str, Root, SalvageOutput]:
@@ -99,17 +125,8 @@ def prepared(run: PastRun, request: SalvageRequest) -> tuple[str, Root, SalvageO
     return cluster_id, root, SalvageOutput(request.output.expanduser().absolute(), identity, protected)
 
 
-def _saved(
-    run_id: str,
-    found: RunCuts,
-    output: SalvageOutput,
-    work: Sequence[SalvageUnit | UnitOutcome],
-    asked_for: tuple[str, ...],
-    save: Saves,
-    replay: Replays,
-    tell: Tell,
-    problems: Sequence[Problem],
-) -> SavedRecords:
+def _saved(output: SalvageOutput, work: Sequence[SalvageUnit | UnitOutcome], save: Saves, tell: Tell) -> list[UnitOutcome]:
+    """Save the units; returns what came of them, besides what was known before."""
     units = [one for one in work if isinstance(one, SalvageUnit)]
     tell(f"saving from {count(len(units), 'segment')} into {output.folder}")
     outcomes = [one for one in work if isinstance(one, UnitOutcome)] + list(save(units))
@@ -118,38 +135,7 @@ def _saved(
             raise OutputError(
                 f"{outcome.output} was written by another machine, and is not here; give an --output that all executors share"
             )
-    replays = _replays(output, outcomes, asked_for, replay)
-    cuts = tuple(_of_cut(found, outcomes))
-    saved = SavedRecords(
-        run_id=run_id,
-        cluster_id=found.cluster_id,
-        folder=str(output.folder),
-        cuts=cuts,
-        partitions=tuple(
-            SavedPartition(
-                topic=one.topic,
-                partition=one.partition,
-                console=one.console and str(Path(one.console).relative_to(output.folder)),
-                console_records=one.console_records,
-                encoded=one.encoded and str(Path(one.encoded).relative_to(output.folder)),
-                encoded_records=one.encoded_records,
-                duplicates=one.duplicates,
-                unsendable=one.unsendable,
-            )
-            for one in sorted(replays, key=lambda one: (one.topic, one.partition))
-        ),
-        uncompared=found.uncompared,
-        before=found.before,
-        asked_for=asked_for,
-        unread_folders=tuple(
-            f"{problem.path}: {problem.detail}" for problem in problems if problem.kind == "directory" and problem.code in NOT_OPENED
-        ),
-        reader_config=f"{REPLAY}/{READER}",
-    )
-    output.write(f"{REPLAY}/{READER}", [f"{name}={value}\n" for name, value in READER_CONFIG.items()])
-    output.write(DOCUMENT, [salvage_report.document(saved)])
-    output.conclude(saved.as_json())
-    return saved
+    return outcomes
 
 
 def _of_cut(found: RunCuts, outcomes: Sequence[UnitOutcome]) -> Iterator[SavedCut]:

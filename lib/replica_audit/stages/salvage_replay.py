@@ -18,7 +18,6 @@ from pydantic import TypeAdapter
 from replica_audit.formats.salvage.saved_file import (
     UNFINISHED,
     ConsoleRecord,
-    PlacedRecord,
     encoded_line,
     line_of,
     put_in_place,
@@ -59,7 +58,7 @@ def replayed(unit: ReplayUnit) -> ReplayOutcome:
             if line is not None:
                 console.add(line)
             else:
-                encoded.add(encoded_line(PlacedRecord(unit.topic, unit.partition, row["offset"], row["timestamp_ms"], record)))
+                encoded.add(encoded_line(unit.topic, unit.partition, row["offset"], row["timestamp_ms"], record))
         made = [file.finish() for file in (console, encoded)]
     return ReplayOutcome(
         topic=unit.topic,
