@@ -112,19 +112,8 @@ def _entries(path: Path, node: yaml.SequenceNode) -> Iterator[Acknowledgement]:
             entry = Entry.model_validate(values)
         except ValidationError as error:
             raise ConfigError("; ".join(_explained(path, error, lines, _line(item)))) from None
-        yield Acknowledgement(
-            line=_line(item),
-            reason=entry.reason,
-            who=entry.who,
-            until=entry.until,
-            cluster=entry.cluster,
-            topic=entry.topic,
-            partitions=entry.partition,
-            replicas=entry.replica,
-            verdict=entry.verdict,
-            severity=entry.severity,
-            at_most_records=entry.at_most_records,
-        )
+        same = entry.model_dump(exclude={"partition", "replica"})
+        yield Acknowledgement(line=_line(item), partitions=entry.partition, replicas=entry.replica, **same)
 
 
 def _values(path: Path, item: yaml.MappingNode) -> tuple[dict[str, Any], dict[str, int]]:

@@ -164,7 +164,8 @@ def test_it_says_what_the_metadata_log_says(degraded: Degraded, tmp_path: Path) 
         assert [getattr(one, name) for name in names] == [getattr(oracle, name) for name in names], key
     assert read["trimmed", 0].leader_epoch > 0
     assert read["eligible", 0].elr == (3,)
-    assert degraded.log.fenced == {one["id"]: one["fenced"] for one in document["brokers"]} == {1: False, 2: False, 3: True}
+    fenced = {one.broker_id: one.fenced for one in degraded.log.brokers}
+    assert fenced == {one["id"]: one["fenced"] for one in document["brokers"]} == {1: False, 2: False, 3: True}
 
 
 def test_it_says_what_was_set_and_what_lies_on_disk(degraded: Degraded) -> None:

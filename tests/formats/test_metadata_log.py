@@ -146,8 +146,8 @@ def test_brokers_and_their_fencing(tmp_path):
             mf.record("FENCE_BROKER_RECORD", id=1),
         ],
     )
-    assert metadata_log.read(tmp_path).fenced == {1: True, 2: False, 3: True, 5: False, 6: True}
-    assert metadata_log.read(tmp_path).brokers == {1: "fenced", 2: "stopping", 3: "fenced", 5: "up", 6: "starting"}
+    found = [(one.broker_id, one.state, one.fenced) for one in metadata_log.read(tmp_path).brokers]
+    assert found == [(1, "fenced", True), (2, "stopping", False), (3, "fenced", True), (5, "up", False), (6, "starting", True)]
 
 
 def test_a_controlled_shutdown_is_told_from_a_broker_that_is_gone(tmp_path):
@@ -159,7 +159,7 @@ def test_a_controlled_shutdown_is_told_from_a_broker_that_is_gone(tmp_path):
     ended = [changed(1, inControlledShutdown=1), changed(1, fenced=1), changed(1, fenced=1), changed(2, fenced=1)]
     again = [changed(3, inControlledShutdown=1), changed(3, fenced=1), mf.record("REGISTER_BROKER_RECORD", brokerId=3, fenced=True)]
     mf.log(tmp_path, started, unfenced, ended, again)
-    assert metadata_log.read(tmp_path).brokers == {1: "stopped", 2: "fenced", 3: "starting"}
+    assert [one.state for one in metadata_log.read(tmp_path).brokers] == ["stopped", "fenced", "starting"]
 
 
 def test_a_snapshot_tells_of_a_controlled_shutdown_but_not_of_a_start():
@@ -169,7 +169,7 @@ def test_a_snapshot_tells_of_a_controlled_shutdown_but_not_of_a_start():
     image.apply(BrokerRegistered(2, False), at, from_snapshot=True)
     image.apply(BrokerRegistered(3, True, True), at, from_snapshot=True)
     image.apply(BrokerRegistered(4, False, True), at, from_snapshot=True)
-    assert image.brokers == {1: "fenced", 2: "up", 3: "stopped", 4: "stopping"}
+    assert {broker: one.state for broker, one in image.brokers.items()} == {1: "fenced", 2: "up", 3: "stopped", 4: "stopping"}
 
 
 def test_a_topic_that_was_removed_is_gone(tmp_path):
@@ -519,7 +519,7 @@ def test_a_change_of_a_partition_that_was_never_created_is_told(tmp_path):
 def test_an_empty_directory(tmp_path):
     copy = metadata_log.read(tmp_path)
     assert codes(copy) == ["no-segments"]
-    assert (copy.partitions, copy.fenced, copy.metadata_version, copy.last_timestamp_ms) == ((), {}, None, None)
+    assert (copy.partitions, copy.brokers, copy.metadata_version, copy.last_timestamp_ms) == ((), (), None, None)
     assert (copy.log_epoch, copy.log_end_offset) == (-1, 0)
 
 

@@ -366,7 +366,7 @@ def test_eligible_leader_replicas_are_cleared_by_topic_or_all():
 
 def test_brokers():
     image = replayed(*(BrokerFenced(*pair) for pair in [(1, True), (2, True), (3, False), (2, False), (3, None), (4, None)]))
-    assert image.fenced == {1: True, 2: False}
+    assert {broker: one.fenced for broker, one in image.brokers.items()} == {1: True, 2: False}
 
 
 def test_features_have_their_last_level():

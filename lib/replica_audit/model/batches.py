@@ -185,7 +185,7 @@ class Segment:
 # What is known of producers and their transactions beside the log: from their coordinators, snapshots, indexes of aborted ones.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TransactionState:
     """The state of one transactional id as its coordinator wrote it last.
 

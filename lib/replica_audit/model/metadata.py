@@ -102,10 +102,10 @@ class PartitionMetadata:
 
 
 class BrokerStanding(NamedTuple):
-    """A broker as one copy of the metadata log leaves it: a `BrokerState`, whether it is fenced, and when that last changed.
+    """A broker as one copy of the metadata log leaves it: a `BrokerState`, whether it is fenced, and when that was last told.
 
-    `broker_epoch` is that of its last registration, -1 if unknown: a broker gets a higher one each time that it starts. `log_dirs`: the ids
-    of its log directories then (KIP-858), empty where they are not told.
+    `changed_ms` is -1 where the record of that has no time. `broker_epoch` is that of its last registration, -1 if unknown: a broker gets a
+    higher one each time that it starts. `log_dirs`: the ids of its log directories then (KIP-858), empty where they are not told.
     """
 
     broker_id: int

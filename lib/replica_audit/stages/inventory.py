@@ -13,7 +13,7 @@ from replica_audit.formats.log_dir.names import GROUP_OFFSETS_TOPIC, METADATA_TO
 from replica_audit.formats.metadata import metadata_files, metadata_log
 from replica_audit.formats.replicas import broker_files
 from replica_audit.formats.server_log.log_writers import is_named_for_a_broker
-from replica_audit.model import Amounts, BrokerStanding, BytesToRead, MetadataCopy, PartitionMetadata, ReplicaFiles
+from replica_audit.model import Amounts, BytesToRead, MetadataCopy, PartitionMetadata, ReplicaFiles
 from replica_audit.protocol.comparison.observed import LogEvent
 from replica_audit.stages import server_logs
 from replica_audit.stages.fitting import fitting
@@ -137,17 +137,7 @@ def _metadata_copy(source: Source, copy: metadata_log.MetadataLog) -> Listed:
         metadata_version=copy.metadata_version,
         log_epoch=copy.log_epoch,
         log_end_offset=copy.log_end_offset,
-        brokers=tuple(
-            BrokerStanding(
-                broker_id=broker,
-                fenced=copy.fenced[broker],
-                state=str(state),
-                changed_ms=copy.brokers_changed_ms[broker],
-                broker_epoch=copy.broker_epochs.get(broker, -1),
-                log_dirs=copy.log_dirs.get(broker, ()),
-            )
-            for broker, state in sorted(copy.brokers.items())
-        ),
+        brokers=copy.brokers,
         broker_events=copy.broker_events,
         min_isr=copy.min_isr,
         last_timestamp_ms=-1 if copy.last_timestamp_ms is None else copy.last_timestamp_ms,

@@ -19,20 +19,6 @@ from replica_audit.model import BatchHeader, Problem, SegmentFile, TransactionSt
 _STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
 
 
-class WrittenState(NamedTuple):
-    """The value of one record; times are in milliseconds, -1 where a text does not show them, and so are the other producer ids."""
-
-    producer_id: int
-    producer_epoch: int
-    timeout_ms: int
-    state: str
-    partitions: tuple[tuple[str, int], ...]
-    last_update_ms: int
-    start_ms: int
-    previous_producer_id: int = -1
-    next_producer_id: int = -1
-
-
 def state_of(status: int) -> str | None:
     """Kafka's name of the state that a record stores as a number; None where there is no such state (TransactionState.fromId)."""
     return _STATES[status] if 0 <= status < len(_STATES) else None
@@ -78,8 +64,8 @@ def transactional_id(data: bytes) -> str:
     return found
 
 
-def transaction_value(data: bytes) -> WrittenState:
-    """Decode a TransactionLogValue; bytes behind it do not matter, as they do not to Kafka.
+def transaction_value(name: str, data: bytes) -> TransactionState:
+    """Decode a TransactionLogValue of a transactional id; bytes behind it do not matter, as they do not to Kafka.
 
     Raises:
         SegmentError: it is of no known version, state or form.
@@ -98,7 +84,8 @@ def transaction_value(data: bytes) -> WrittenState:
     (updated,), (started,) = _INT64.unpack_from(data, at), _INT64.unpack_from(data, at + 8)
     told = _tagged_fields(data, at + 16)[1] if version >= 1 else {}
     others = (_producer_id(told.get(tag)) for tag in (_PREVIOUS_PRODUCER, _NEXT_PRODUCER))
-    return WrittenState(producer_id, epoch, timeout, state, () if status == _EMPTY else partitions or (), updated, started, *others)
+    held = () if status == _EMPTY else partitions or ()
+    return TransactionState(name, producer_id, epoch, timeout, state, held, updated, started, *others)
 
 
 def _producer_id(data: bytes | None) -> int:
@@ -163,7 +150,7 @@ def _compact_string(data: bytes, at: int) -> tuple[str, int]:
 # (KAFKA-20712). Up to 2.3 the tool fails at a deletion. Transactional ids T may hold anything; what contradicts a record's sizes tells
 # nothing.
 
-Decoded = tuple[str, WrittenState | None]  # the transactional id; without a value it is deleted
+Decoded = tuple[str, TransactionState | None]  # the transactional id; without a value it is deleted
 
 _KEYS = (b"transaction_metadata::transactionalId=", b"transactionalId=")
 _KEY_OVERHEAD = 4  # bytes of a TransactionLogKey beside the id
@@ -219,7 +206,7 @@ def _from_forms(record: TextRecord, contents: bytes) -> Decoded:
     _check_size(record, match[3], partitions)
     updated, timeout = match.groups()[-2:]
     producer = _number(int(match[1]), 64), _number(int(match[2]), 16)
-    return name, WrittenState(*producer, _number(int(timeout), 32), match[3], partitions, _number(int(updated), 64), -1)
+    return name, TransactionState(name, *producer, _number(int(timeout), 32), match[3], partitions, _number(int(updated), 64), -1)
 
 
 def _partitions(names: list[str]) -> tuple[tuple[str, int], ...]:
@@ -276,7 +263,7 @@ def _from_json(text: str) -> Decoded:
             raise ValueError
     ids = _number(producer, 64), _number(epoch, 16), _number(timeout, 32)
     others = (_number(tagged.get(field, -1), 64) for field in ("previousProducerId", "nextProducerId"))
-    return name, WrittenState(*ids, state, partitions, _number(updated, 64), _number(started, 64), *others)
+    return name, TransactionState(name, *ids, state, partitions, _number(updated, 64), _number(started, 64), *others)
 
 
 def _state(status: object) -> str:
@@ -321,7 +308,7 @@ class _Written(NamedTuple):
 
     record_offset: int
     transactional_id: str
-    value: WrittenState | None
+    value: TransactionState | None
 
 
 def transaction_states(files: Sequence[SegmentFile], log_end_offset: int | None = None) -> tuple[list[TransactionState], list[Problem]]:
@@ -338,14 +325,14 @@ def transaction_states(files: Sequence[SegmentFile], log_end_offset: int | None 
     Returns:
         States ordered by transactional id; problems in the order of the files, of each some more than `MAX_PROBLEMS` at most.
     """
-    states: dict[str, WrittenState] = {}
+    states: dict[str, TransactionState] = {}
     problems: list[Problem] = []
     for event, _path in records_of_log(files, log_end_offset, _DECODER, _REPORTED, problems):
         if event.value is None:
             states.pop(event.transactional_id, None)
         else:
             states[event.transactional_id] = event.value
-    return [TransactionState(transactional_id=name, **value._asdict()) for name, value in sorted(states.items())], problems
+    return [state for _name, state in sorted(states.items())], problems
 
 
 def _of_bytes(record: Record, batch: BatchHeader) -> _Written | None:
@@ -353,7 +340,8 @@ def _of_bytes(record: Record, batch: BatchHeader) -> _Written | None:
         return None
     if record.key is None:
         raise SegmentError("it has no key")
-    return _Written(record.offset, transactional_id(record.key), None if record.value is None else transaction_value(record.value))
+    name = transactional_id(record.key)
+    return _Written(record.offset, name, None if record.value is None else transaction_value(name, record.value))
 
 
 def _of_text(record: TextRecord) -> _Written | None:

@@ -23,11 +23,10 @@ from replica_audit.formats.log_dir.names import METADATA_TOPIC
 from replica_audit.formats.metadata.metadata_records import ABORT_TRANSACTION, BEGIN_TRANSACTION, END_TRANSACTION, decode, decode_json
 from replica_audit.formats.segment.records import Record, UnreadableRecords, read_records
 from replica_audit.formats.segment.segment_scan import TAILS
-from replica_audit.model import BatchHeader, BrokerEvent, Damage, MinIsrSetting, PartitionMetadata, Problem, SegmentFile
+from replica_audit.model import BatchHeader, BrokerEvent, BrokerStanding, Damage, MinIsrSetting, PartitionMetadata, Problem, SegmentFile
 from replica_audit.protocol.cluster.metadata_image import (
     METADATA_VERSION,
     UNKNOWN_TIME,
-    BrokerState,
     MetadataImage,
     MetadataRecord,
     Position,
@@ -53,16 +52,12 @@ class MetadataLog:
     """What one copy of the metadata log says.
 
     `log_epoch` is that of its last batch, `log_end_offset` exclusive; `last_timestamp_ms` is when the controller appended the last batch.
-    `brokers` holds every registered broker, and `fenced` whether it is; `metadata_version` is None where no record sets the feature.
+    `brokers` are those that are registered, by their ids; `metadata_version` is None where no record sets the feature.
     `broker_events` is every change of a registration, `min_isr` every setting of min.insync.replicas but the topics' own.
     """
 
     partitions: tuple[PartitionMetadata, ...]
-    fenced: dict[int, bool]
-    brokers: dict[int, BrokerState]
-    brokers_changed_ms: dict[int, int]
-    broker_epochs: dict[int, int]
-    log_dirs: dict[int, tuple[str, ...]]
+    brokers: tuple[BrokerStanding, ...]
     metadata_version: int | None
     log_epoch: int
     log_end_offset: int
@@ -245,11 +240,7 @@ class Replay:
             self.tell(self.directory, "incomplete", f"{count(self.image.orphans, 'change')} of partitions that no record created")
         return MetadataLog(
             partitions=tuple(self.image.partitions(self.epoch, self.end_offset)),
-            fenced=self.image.fenced,
-            brokers=dict(self.image.brokers),
-            brokers_changed_ms=dict(self.image.brokers_changed_ms),
-            broker_epochs=dict(self.image.broker_epochs),
-            log_dirs=dict(self.image.log_dirs),
+            brokers=tuple(standing for _broker, standing in sorted(self.image.brokers.items())),
             metadata_version=self.image.features.get(METADATA_VERSION),
             log_epoch=self.epoch,
             log_end_offset=self.end_offset,

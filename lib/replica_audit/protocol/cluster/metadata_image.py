@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from replica_audit.model import BrokerEvent, Election, IsrChange, MinIsrSetting, PartitionMetadata
+from replica_audit.model import BrokerEvent, BrokerStanding, Election, IsrChange, MinIsrSetting, PartitionMetadata
 
 # What the records of KRaft's metadata log say, of those that concern topics, partitions, brokers, features and configurations.
 # Source: the message definitions of Kafka's metadata module (4.3.1); the classes bear the names of what happened, not of the records.
@@ -284,27 +284,35 @@ class _Partition:
     ever_replicas: set[int]
 
 
-def _registered(record: BrokerRegistered, from_snapshot: bool) -> BrokerState:
-    if record.stops:
-        return BrokerState.STOPPED if record.fenced else BrokerState.STOPPING
-    as_fenced = BrokerState.FENCED if from_snapshot else BrokerState.STARTING
-    return as_fenced if record.fenced else BrokerState.UP
+BrokerRecord = BrokerRegistered | BrokerFenced | BrokerStops
+
+
+def _state_after(record: BrokerRecord, before: str | None, from_snapshot: bool) -> str | None:
+    """The state of a broker after a record; None: it is not registered."""
+    match record:
+        case BrokerRegistered(fenced=is_fenced, stops=True):
+            return BrokerState.STOPPED if is_fenced else BrokerState.STOPPING
+        case BrokerRegistered(fenced=True):
+            return BrokerState.FENCED if from_snapshot else BrokerState.STARTING
+        case BrokerStops():
+            return BrokerState.STOPPING if before == BrokerState.UP else before
+        case BrokerFenced(fenced=None):
+            return None
+        case BrokerFenced(fenced=True):
+            return BrokerState.STOPPED if before in (BrokerState.STOPPING, BrokerState.STOPPED) else BrokerState.FENCED
+    return BrokerState.UP
 
 
 @dataclass(slots=True)
 class MetadataImage:
     """The metadata after a number of records. `apply` changes it in place; records that fit nothing are counted in `orphans`.
 
-    `brokers_changed_ms`: when the state of each broker was last told, UNKNOWN_TIME where its record has no time; `broker_epochs`: since its
-    last registration. `broker_events` is every record of a broker's registration, in order.
+    `broker_events` is every record of a broker's registration, in order.
     """
 
     topics: dict[str, str] = field(default_factory=dict)  # names by id
     features: dict[str, int] = field(default_factory=dict)
-    brokers: dict[int, BrokerState] = field(default_factory=dict)
-    brokers_changed_ms: dict[int, int] = field(default_factory=dict)
-    broker_epochs: dict[int, int] = field(default_factory=dict)
-    log_dirs: dict[int, tuple[str, ...]] = field(default_factory=dict)  # of each broker, as of its last registration
+    brokers: dict[int, BrokerStanding] = field(default_factory=dict)  # those that are registered, by id
     orphans: int = 0
     broker_events: list[BrokerEvent] = field(default_factory=list)
     min_isr: MinIsrLog = field(default_factory=MinIsrLog)
@@ -338,39 +346,27 @@ class MetadataImage:
                 self._change(record, at)
             case ElrCleared():
                 self._clear_elr(record.topic)
-            case _:
-                self._apply_to_cluster(record, at, from_snapshot)
-                if isinstance(record, BrokerRegistered | BrokerFenced | BrokerStops):
-                    self.brokers_changed_ms[record.broker_id] = at.timestamp_ms
-                    state = str(self.brokers.get(record.broker_id, UNREGISTERED))
-                    self.broker_events.append(BrokerEvent(record.broker_id, state, *at))
-
-    @property
-    def fenced(self) -> dict[int, bool]:
-        """Whether each registered broker is fenced."""
-        return {broker: state not in (BrokerState.UP, BrokerState.STOPPING) for broker, state in self.brokers.items()}
-
-    def _apply_to_cluster(
-        self, record: BrokerFenced | BrokerRegistered | BrokerStops | FeatureSet | ConfigSet, at: Position, from_snapshot: bool
-    ) -> None:
-        match record:
-            case BrokerRegistered():
-                self.brokers[record.broker_id] = _registered(record, from_snapshot)
-                self.broker_epochs[record.broker_id] = record.broker_epoch
-                self.log_dirs[record.broker_id] = record.log_dirs
-            case BrokerStops(broker_id):
-                if self.brokers.get(broker_id) is BrokerState.UP:
-                    self.brokers[broker_id] = BrokerState.STOPPING
-            case BrokerFenced(broker_id, None):
-                self.brokers.pop(broker_id, None)
-            case BrokerFenced(broker_id, is_fenced):
-                stops = self.brokers.get(broker_id) in (BrokerState.STOPPING, BrokerState.STOPPED)
-                as_fenced = BrokerState.STOPPED if stops else BrokerState.FENCED
-                self.brokers[broker_id] = as_fenced if is_fenced else BrokerState.UP
             case FeatureSet():
                 self.features[record.name] = record.level
             case ConfigSet():
                 self._configure(record, at)
+            case _:
+                self._apply_to_broker(record, at, from_snapshot)
+
+    def _apply_to_broker(self, record: BrokerRecord, at: Position, from_snapshot: bool) -> None:
+        known = self.brokers.pop(record.broker_id, None)
+        state = _state_after(record, None if known is None else known.state, from_snapshot)
+        started = record if isinstance(record, BrokerRegistered) else known
+        if state is not None:
+            self.brokers[record.broker_id] = BrokerStanding(
+                broker_id=record.broker_id,
+                fenced=state not in (BrokerState.UP, BrokerState.STOPPING),
+                state=str(state),
+                changed_ms=at.timestamp_ms,
+                broker_epoch=-1 if started is None else started.broker_epoch,
+                log_dirs=() if started is None else started.log_dirs,
+            )
+        self.broker_events.append(BrokerEvent(record.broker_id, UNREGISTERED if state is None else str(state), *at))
 
     def _configure(self, record: ConfigSet, at: Position) -> None:
         resource_type, name, key, value = record
