@@ -36,6 +36,7 @@ from replica_audit.files.locations import entries
 from replica_audit.files.opened import open_descriptor, open_folder
 from replica_audit.formats.collection.broker_folder import BATCHES_FOLDER
 from replica_audit.formats.collection.manifest import (
+    OFFSETS,
     SEGMENTS_FILE,
     SMALL_FILES_FILE,
     CapturedLogDir,
@@ -48,12 +49,6 @@ from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.formats.log_dir.server_properties import LOCK, is_locked
 from replica_audit.formats.log_dir.small_files import TooLargeError, whole_content
 
-FILES = {
-    "high_watermark": log_dir.HIGH_WATERMARKS,
-    "recovery_point": log_dir.RECOVERY_POINTS,
-    "log_start_offset": log_dir.LOG_STARTS,
-    "cleaner_offset": log_dir.CLEANER_OFFSETS,
-}
 _Offsets = dict[tuple[str, int], int]
 
 
@@ -67,22 +62,22 @@ def file_identity(path: Path) -> tuple[int, int] | None:
 
 
 class OffsetEntries:
-    """The four files, by the names of FILES."""
+    """The four files, by the names of OFFSETS."""
 
     def __init__(self, path: Path, copied: Mapping[str, bytes]) -> None:
         """Of the log directory `path`, of which these files were copied."""
         self._path = path
-        self._at_start = {key: _offsets_in(copied.get(file)) for key, file in FILES.items()}
+        self._at_start = {key: _offsets_in(copied.get(file)) for key, file in OFFSETS.items()}
         self._read: dict[str, tuple[tuple[int, int], _Offsets]] = {}  # by file, as it was when last read
 
     def now(self, key: str, parsed: log_dir.ReplicaDirectory) -> int:
         """The entry of a partition by now; -1 if there is none."""
-        identity = file_identity(self._path / FILES[key])
+        identity = file_identity(self._path / OFFSETS[key])
         if identity is None:
             return -1
         if key not in self._read or self._read[key][0] != identity:
             with suppress(OSError):
-                self._read[key] = identity, _offsets_in(whole_content(self._path / FILES[key]))
+                self._read[key] = identity, _offsets_in(whole_content(self._path / OFFSETS[key]))
         return self._read.get(key, (None, self._at_start[key]))[1].get((parsed.topic, parsed.partition), -1)
 
     def changed(self, parsed: log_dir.ReplicaDirectory, keys: tuple[str, ...]) -> dict[str, int]:

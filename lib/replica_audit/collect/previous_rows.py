@@ -177,13 +177,10 @@ def _segment(row: Mapping[str, Any], place: tuple[int, int]) -> PreviousSegment:
     identity = row["identity"]
     if identity is not None and None in identity.values():
         raise ForgedError(f"the identity of {row['name']} lacks values")
+    same = ("name", "size_bytes", "index_bytes", "kept_crc32c", "verified_at_ms")
     return PreviousSegment(
-        name=row["name"],
-        size_bytes=row["size_bytes"],
-        index_bytes=row["index_bytes"],
-        kept_crc32c=row["kept_crc32c"],
+        **{name: row[name] for name in same},
         has_problems=row["swap"] or row["damaged"] is not False or row["failed"] is not False or bool(row["problems"]),
         identity=FileIdentity(**identity) if identity is not None else None,
-        verified_at_ms=row["verified_at_ms"],
         place=place,
     )

@@ -18,7 +18,7 @@ from replica_audit.formats.replicas.broker_files import replicas_of
 from replica_audit.formats.replicas.replica_reader import Located, batches_in
 from replica_audit.model import ReplicaFiles
 from replica_audit.notebook import charts
-from replica_audit.notebook.frames import FrameSource, Value, aligned, batch_frame, frame, side_by_side
+from replica_audit.notebook.frames import FrameSource, Value, aligned, batch_frame, frame, known_table, pandas_frame, side_by_side
 from replica_audit.notebook.simulation import PartitionSimulator, frame_of, simulated_frame
 from replica_audit.past.explained import Explainer
 from replica_audit.past.unstored_rows import WithUnstored
@@ -50,6 +50,8 @@ class Partition:
         run = self._explained.partition.run
         self.run_id, self.cluster_id = run.run_id, run.cluster_id
         self.topic, self.partition, self.name = question.topic, question.partition, question.name
+        self._keys: dict[str, Value] = {"run_id": self.run_id, "cluster_id": self.cluster_id}
+        self._keys |= {"topic": self.topic, "partition": self.partition}
 
     @property
     def explained(self) -> Explained:
@@ -90,8 +92,7 @@ class Partition:
     def table(self, name: str, **equal: Any) -> Any:
         """Any table's rows on this partition in this run; `spark=` and columns by name as for `Run.table`."""
         spark = equal.pop("spark", None)
-        keys: dict[str, Value] = {"run_id": self.run_id, "cluster_id": self.cluster_id, "topic": self.topic, "partition": self.partition}
-        return frame(self._place, name, spark, equal | keys)
+        return frame(self._place, name, spark, equal | self._keys)
 
     def verdicts(self) -> pd.DataFrame:
         """Its rows of `replica_verdicts`: one per follower."""
@@ -230,10 +231,7 @@ class Partition:
         return rows[rows["state"] == _CURRENT]
 
     def _pandas(self, name: str) -> pd.DataFrame:
-        pandas_place = FrameSource(tables=self._place.tables)
-        keys: dict[str, Value] = {"run_id": self.run_id, "cluster_id": self.cluster_id, "topic": self.topic, "partition": self.partition}
-        made: pd.DataFrame = frame(pandas_place, name, None, keys)
-        return made
+        return pandas_frame(self._place.tables, known_table(name), self._keys)
 
     def __repr__(self) -> str:
         said = ", ".join(f"follower {one.verdict.follower_id} {one.verdict.verdict}" for one in self._explained.followers)

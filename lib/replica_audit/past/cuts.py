@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,37 +24,12 @@ from replica_audit.rows.what_if import FollowerCut
 _OFFLINE = PartitionCode.OFFLINE_PARTITION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedCut:
-    """A replica that truncates, and for which leader."""
-
-    key: PartitionKey
-    leader_id: int
-    cut: FollowerCut
-
-    def as_row(self, cluster_id: str, *, compacted: bool | None) -> dict[str, Any]:
-        """As a row of `replica_verdicts` has it, as much as cuts are made of."""
-        topic, partition = self.key
-        return {
-            "cluster_id": cluster_id,
-            "topic": topic,
-            "partition": partition,
-            "leader_id": self.leader_id,
-            "follower_id": self.cut.broker_id,
-            "verdict": str(_OFFLINE),
-            "truncation_offset": self.cut.truncation_offset,
-            "restart_offset": self.cut.restart_offset,
-            "divergence_offset": self.cut.divergence_offset,
-            "removed_offsets": self.cut.removed_offsets,
-            "removed_records": self.cut.removed_records,
-            "removed_bytes": self.cut.removed_bytes,
-            "already_truncated": False,
-            "compacted": compacted,
-        }
+PlannedCuts = dict[PartitionKey, tuple[int, list[FollowerCut]]]  # the leader of each partition, and what is cut for it
+_OF_CUT = ("truncation_offset", "restart_offset", "divergence_offset", "removed_offsets", "removed_records", "removed_bytes")
 
 
-def planned_cuts(run: PastRun, cluster_id: str, gone: Collection[int] = ()) -> dict[PartitionKey, list[PlannedCut]]:
-    """The cuts in each partition that gets a leader by the plan: an empty list where nothing is cut. Other partitions are not there.
+def planned_cuts(run: PastRun, cluster_id: str, gone: Collection[int] = ()) -> PlannedCuts:
+    """The cuts in each partition that gets a leader by the plan: none where nothing is cut. Other partitions are not there.
 
     Of brokers that are `gone`: what their audited copies hold and the leader does not.
 
@@ -65,7 +40,11 @@ def planned_cuts(run: PastRun, cluster_id: str, gone: Collection[int] = ()) -> d
         return {}
     facts = recovery_of(run, cluster_id, gone=gone)
     found = {key: (choice.candidate_id, facts.cuts_under(*key, choice.candidate_id)) for key, choice in leaders_by_plan(facts).items()}
-    return {key: list(_of(key, leader, cuts)) for key, (leader, cuts) in found.items() if cuts}
+    return {key: (leader, [cut for cut in cuts if _removes(cut)]) for key, (leader, cuts) in found.items() if cuts}
+
+
+def _removes(cut: FollowerCut) -> bool:
+    return (cut.truncation_offset is not None or cut.restart_offset is not None) and cut.removed_offsets != 0
 
 
 def clusters_offline(run: PastRun, cluster_id: str | None = None) -> list[str]:
@@ -73,12 +52,6 @@ def clusters_offline(run: PastRun, cluster_id: str | None = None) -> list[str]:
     is_offline = ds.field("status").isin(FOUND_NOW) & (ds.field("code") == str(_OFFLINE))
     found = sorted(str(cluster) for (cluster,) in run.counts(FINDINGS, ["cluster_id"], is_offline))
     return [cluster for cluster in found if cluster_id in (None, cluster)]
-
-
-def _of(key: PartitionKey, leader: int, cuts: tuple[FollowerCut, ...]) -> Iterator[PlannedCut]:
-    for cut in cuts:
-        if (cut.truncation_offset is not None or cut.restart_offset is not None) and cut.removed_offsets != 0:
-            yield PlannedCut(key=key, leader_id=leader, cut=cut)
 
 
 _KEYS = ("cluster_id", "topic", "partition")
@@ -94,7 +67,8 @@ _VERDICT = (
 )
 _MORE = ("removed_records", "removed_bytes", "already_truncated", "compacted")
 _LOG = ("broker_id", "log_dir", "directory", "state", "log_start_offset", "log_end_offset")
-_INCIDENT = ("broker_id", "truncation_offset", "end_offset", "path", "line")
+_OF_REMOVAL = ("topic", "partition", "broker_id", "end_offset", "path", "line")
+_INCIDENT = (*_OF_REMOVAL[2:], "truncation_offset")
 _RUN = ("broker_id", "log_dir", "segment_base_offset", *AuditedRun._fields)
 _REMOVED_BELOW = "removed_below_high_watermark"
 Partition = tuple[str, int]
@@ -159,21 +133,38 @@ def cuts_of(run: PastRun, cluster_id: str, partitions: Collection[Partition] | N
                 if row["removed_offsets"] is None and _start(row) is None
             )
         ),
-        before=tuple(_before(row) for row in _rows(incidents, partitions) if row["truncation_offset"] is not None and row["end_offset"]),
+        before=tuple(
+            RemovedBefore(first_offset=row["truncation_offset"], **{name: row[name] for name in _OF_REMOVAL})
+            for row in _rows(incidents, partitions)
+            if row["truncation_offset"] is not None and row["end_offset"]
+        ),
     )
 
 
-def _planned_rows(
-    run: PastRun, cluster_id: str, planned: Mapping[Partition, Sequence[PlannedCut]], partitions: Collection[Partition] | None
-) -> list[dict[str, Any]]:
-    wanted = {key: cuts for key, cuts in planned.items() if cuts and (partitions is None or key in partitions)}
+def _planned_rows(run: PastRun, cluster_id: str, planned: PlannedCuts, partitions: Collection[Partition] | None) -> list[dict[str, Any]]:
+    """The planned cuts as rows of `replica_verdicts` have them, as much as cuts are made of."""
+    wanted = {key: found for key, found in planned.items() if found[1] and (partitions is None or key in partitions)}
     if not wanted:
         return []
     where = (ds.field("cluster_id") == cluster_id) & _among(wanted)
     compacted = {
         (row["topic"], row["partition"]): row["compacted"] for row in run.read(REPLICA_VERDICTS, (*_KEYS, "compacted"), where).to_pylist()
     }
-    return [cut.as_row(cluster_id, compacted=compacted.get(key)) for key, cuts in wanted.items() for cut in cuts]
+    return [
+        {
+            "cluster_id": cluster_id,
+            "topic": topic,
+            "partition": partition,
+            "leader_id": leader,
+            "follower_id": cut.broker_id,
+            "verdict": str(_OFFLINE),
+            **{name: getattr(cut, name) for name in _OF_CUT},
+            "already_truncated": False,
+            "compacted": compacted.get((topic, partition)),
+        }
+        for (topic, partition), (leader, cuts) in wanted.items()
+        for cut in cuts
+    ]
 
 
 def _truncates() -> ds.Expression:
@@ -244,23 +235,11 @@ def _runs(
     return dict(runs)
 
 
-def _before(row: dict[str, Any]) -> RemovedBefore:
-    return RemovedBefore(
-        topic=row["topic"],
-        partition=row["partition"],
-        broker_id=row["broker_id"],
-        first_offset=row["truncation_offset"],
-        end_offset=row["end_offset"],
-        path=row["path"],
-        line=row["line"],
-    )
-
-
 def clusters_with_cuts(run: PastRun, partitions: Collection[Partition] | None = None) -> list[str]:
     """The clusters of a run in which something is cut, of some partitions or of any."""
     cut = _rows(run.read(REPLICA_VERDICTS, (*_KEYS, "lost_offsets"), _truncates()), partitions)
     found = {str(row["cluster_id"]) for row in cut if row["lost_offsets"] != 0}
     for cluster in clusters_offline(run):
-        cuts = planned_cuts(run, cluster)
-        found |= {cluster for key in cuts if cuts[key] and (partitions is None or key in partitions)}
+        planned = planned_cuts(run, cluster)
+        found |= {cluster for key, (_leader, cuts) in planned.items() if cuts and (partitions is None or key in partitions)}
     return sorted(found)

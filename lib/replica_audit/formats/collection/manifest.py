@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from replica_audit.errors import MetadataError
-from replica_audit.formats.log_dir.names import replica_directory
+from replica_audit.formats.log_dir.names import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, replica_directory
 from replica_audit.formats.log_dir.small_files import DOCUMENT_LIMIT, whole_content
 from replica_audit.frozen import made_quickly
 from replica_audit.model import SecondLook
@@ -118,7 +118,12 @@ VERSION = 2
 _READ = (1, VERSION)  # in version 1 the small files of replicas were files of their own
 T = TypeVar("T")
 _SEAL = b',\n "digest": "'  # behind everything else
-OFFSETS = ("high_watermark", "recovery_point", "log_start_offset", "cleaner_offset")
+OFFSETS = {
+    "high_watermark": HIGH_WATERMARKS,
+    "recovery_point": RECOVERY_POINTS,
+    "log_start_offset": LOG_STARTS,
+    "cleaner_offset": CLEANER_OFFSETS,
+}
 
 
 class UnknownVersionError(MetadataError):

@@ -237,7 +237,7 @@ def _learned(term: Term, place: int, cluster: ClusterHistory) -> bool:
         return True  # it learned of its election and of this ISR from one record
     since = term.states[place].since
     # only the leader adds to its ISR (AlterPartition), and it does so from the state that it knows
-    adds = any(after.isr - before.isr for before, after in _changes(term, place))
+    adds = any(after.isr - before.isr for before, after in pairwise(term.states[place:]))
     stops = cluster.began_to_stop(term.leader_id, since, term.end)
     return adds or stops or cluster.was_heard_of(term.leader_id, since, term.end)
 
@@ -249,10 +249,6 @@ def _probably_learned(term: Term, place: int, cluster: ClusterHistory, written_m
     if cluster.came_back_as_it_was(term.leader_id, since):
         return False  # it may have written late what it had been sent while it was frozen, or cut off
     return since.timestamp_ms >= 0 and any(since.timestamp_ms < at <= term.end.timestamp_ms for span in written_ms for at in span)
-
-
-def _changes(term: Term, place: int) -> Iterator[tuple[IsrState, IsrState]]:
-    yield from zip(term.states[place:], term.states[place + 1 :], strict=False)
 
 
 def _asked_for(term: Term, place: int, cluster: ClusterHistory) -> bool:
@@ -287,7 +283,7 @@ def in_sync_since(metadata: PartitionMetadata, cluster: ClusterHistory, broker_i
             if record.kind not in GIVES_NOTHING_UP:
                 break
             found = record
-    if found is None or cluster.started_again(broker_id, Moment(found.metadata_offset, found.metadata_epoch, found.timestamp_ms)):
+    if found is None or cluster.started_again(broker_id, _moment(found)):
         return None
     return found
 

@@ -177,12 +177,12 @@ class MinIsrLog:
 
     def set_topic(self, topic: str, value: str | None, offset: int) -> None:
         """Replay a topic's setting; None removes it."""
-        self.of_topics.setdefault(topic, []).append(MinIsrSetting(_number(value), offset))
+        self.of_topics.setdefault(topic, []).append(MinIsrSetting(count_in(value), offset))
 
     def set_broker(self, broker: str, value: str | None, offset: int) -> None:
         """Replay a broker's setting, or the cluster's default where the name is empty."""
         if not broker or broker.isdecimal():
-            self.of_brokers.append(MinIsrSetting(_number(value), offset, int(broker) if broker else CLUSTER_DEFAULT))
+            self.of_brokers.append(MinIsrSetting(count_in(value), offset, int(broker) if broker else CLUSTER_DEFAULT))
 
     def restarted(self, offset: int) -> MinIsrLog:
         """The settings when a snapshot is loaded: all have ended, because it sets again what still holds."""
@@ -191,10 +191,6 @@ class MinIsrLog:
             of_brokers=[*self.of_brokers, *(MinIsrSetting(None, offset, broker) for broker in ended)],
             of_topics={topic: [*found, MinIsrSetting(None, offset)] for topic, found in self.of_topics.items()},
         )
-
-
-def _number(value: str | None) -> int | None:
-    return int(value) if value is not None and value.isdecimal() else None
 
 
 def values_between(
