@@ -96,7 +96,7 @@ def seen(*lines: str) -> ObservedTruncation:
 
 
 def short(cut: ObservedCut) -> tuple[int, bool | None, int | None, int | None, bool]:
-    return cut.offset, cut.complete, cut.answered_epoch, cut.answered_end_offset, cut.effective
+    return cut.offset, cut.event.complete, cut.event.answered_epoch, cut.event.answered_end_offset, cut.effective
 
 
 @pytest.mark.parametrize(
@@ -230,15 +230,15 @@ def test_restart_and_failure() -> None:
 
 def test_cuts_name_their_line() -> None:
     first, last = seen(*TWO_ROUNDS).cuts
-    assert (first.path, first.line, first.time) == ("server.log", 6, "2026-11-21 06:36:05,000")
-    assert (first.leader_id, first.leader_epoch, first.ordered_by) == (2, 6, EventKind.FETCHER_TRUNCATION)
+    assert (first.event.path, first.event.line, first.event.time) == ("server.log", 6, "2026-11-21 06:36:05,000")
+    assert (first.leader_id, first.leader_epoch, first.event.kind) == (2, 6, EventKind.FETCHER_TRUNCATION)
     assert first.exchange == last.exchange
     assert (first.log_end_offset, last.log_end_offset) == (31, 21)
 
 
 def test_answers_of_the_log_name_the_line_of_the_log() -> None:
     (cut,) = seen(answer_line("orders-0=EpochEndOffset{error=NONE, leaderEpoch=0, endOffset=11}"), LOG + "Truncating to offset 11").cuts
-    assert (cut.line, cut.ordered_by, cut.leader_id) == (2, EventKind.EPOCH_RESPONSE, 2)
+    assert (cut.event.line, cut.event.kind, cut.leader_id) == (2, EventKind.EPOCH_RESPONSE, 2)
 
 
 def test_the_copy_that_a_replica_is_moved_to_is_left_out() -> None:
@@ -608,7 +608,7 @@ def test_made_up_offsets_are_reported(by: int) -> None:
         found = by_replica(iter(logs))
         for key, truncation, end, (leader, epoch) in replays(scenario / "before"):
             first = next((cut for cut in observe(found[key]).cuts if cut.effective), None)
-            if first is None or first.log_end_offset != end or first.ordered_by is EventKind.OUT_OF_RANGE_RESET:
+            if first is None or first.log_end_offset != end or first.event.kind is EventKind.OUT_OF_RANGE_RESET:
                 continue
             if not 0 <= first.offset + by < end:
                 continue

@@ -135,7 +135,7 @@ class _Session:
 
     def _place(self, one: tuple[LogDirCapture, str, log_dir.ReplicaDirectory]) -> tuple[int, int, int, str]:
         capture, directory, parsed = one
-        return _phase(parsed.topic), capture.rank(directory), self.captures.index(capture), directory
+        return _PHASES.get(parsed.topic, len(_PHASES)), capture.rank(directory), self.captures.index(capture), directory
 
     def _missing(self) -> Iterator[tuple[LogDirCapture, str, log_dir.ReplicaDirectory]]:
         for capture in self.captures:
@@ -190,10 +190,7 @@ class _Session:
 
     def _causes(self) -> dict[str, int]:
         """Why segments were read, the most frequent first."""
-        causes: Counter[ReadCause] = Counter()
-        for capture in self.captures:
-            for found in capture.causes.values():
-                causes.update(found)
+        causes = sum((found for capture in self.captures for found in capture.causes.values()), Counter[ReadCause]())
         return {str(cause): count for cause, count in causes.most_common()}
 
     def _counts(self, manifest: Manifest) -> dict[str, int]:
@@ -213,10 +210,6 @@ class _Session:
             "vanished": sum(len(one.vanished) for one in manifest.log_dirs),
             "unread": len(manifest.unread) + sum(len(one.unread) for one in manifest.log_dirs),
         }
-
-
-def _phase(topic: str) -> int:
-    return _PHASES.get(topic, len(_PHASES))
 
 
 def _topic_filter(pattern: str) -> Callable[[str], bool]:

@@ -173,14 +173,6 @@ class MissingFiles:
     copies: list[str] = field(default_factory=list)
     never_made: bool = False
 
-    def add_index(self, directory: str, name: str) -> None:
-        """The batch index of a segment is missing."""
-        self.indexes.append(index_path(directory, name))
-
-    def add_copy(self, directory: str, name: str) -> None:
-        """The copy of a segment is missing."""
-        self.copies.append(f"{directory}/{name}")
-
     def problems(self, folder: Path) -> Iterator[Problem]:
         """What is to be reported of it; `folder` is where the log directory is now."""
         if self.never_made:
@@ -297,10 +289,10 @@ class CollectedLogDir:
             if not self.captured[directory].is_copied:
                 missing.never_made = True
             elif not _has_size(f"{self.folder}/{directory}/{name}", size):
-                missing.add_copy(directory, name)
+                missing.copies.append(f"{directory}/{name}")
         for row in rows.filter(is_made).to_pylist():
             if self._index(row) in (None, self.rows_path):
-                missing.add_index(row["directory"], row["name"])
+                missing.indexes.append(index_path(row["directory"], row["name"]))
 
     def _segment_file(self, row: Mapping[str, Any]) -> SegmentFile:
         """What a row names, which is made once: it is read where replicas are listed, and where they are scanned."""
@@ -314,7 +306,7 @@ class CollectedLogDir:
         check_segment(row)
         directory, name = row["directory"], row["name"]
         return SegmentFile(
-            path=self._path(directory, name),
+            path=f"{self.said.path}/{directory}/{name}",
             source=SOURCE,
             base_offset=row["base_offset"],
             size_bytes=row["size_bytes"],
@@ -329,9 +321,6 @@ class CollectedLogDir:
         for directory, count in found.items():
             if count != self.captured[directory].segments:
                 raise ForgedError(f"{count} segments of {directory}, {self.captured[directory].segments} were collected")
-
-    def _path(self, directory: str, name: str) -> str:
-        return f"{self.said.path}/{directory}/{name}"
 
     def _index(self, row: Mapping[str, Any]) -> str | None:
         if row["index_bytes"] is not None:

@@ -245,52 +245,51 @@ def _required(owner: Any, key: str, kind: type, where: str) -> Any:
 # Claims on partitions as texts and documents of tools make them: what they lack stays unknown.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
-    """What a tool prints of a partition. `leader` is -1 where nobody leads; `configs` None where they are not known."""
+def described(
+    *,
+    topic: str,
+    partition: int,
+    leader: int,
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...],
+    elr: tuple[int, ...] = (),
+    last_known_elr: tuple[int, ...] = (),
+    topic_id: str | None = None,
+    configs: Mapping[str, str] | None = None,
+    line: int | None = None,
+) -> PartitionMetadata:
+    """What a tool prints of a partition: without a leader epoch, and of an unknown time.
 
-    topic: str
-    partition: int
-    leader: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    elr: tuple[int, ...] = ()
-    last_known_elr: tuple[int, ...] = ()
-    topic_id: str | None = None
-    configs: Mapping[str, str] | None = None
-
-
-def described(one: Described, line: int | None = None) -> PartitionMetadata:
-    """The claim that it makes: without a leader epoch, and of an unknown time.
+    `leader` is -1 where nobody leads; `configs` None where they are not known; `line` that of the text.
 
     Raises:
         MetadataError: a number that no partition or broker has, a broker twice, a leader or an ISR that no controller writes.
     """
-    named = (one.partition, *one.replicas, *one.isr, *one.elr, *one.last_known_elr)
-    if min(named) < 0 or max(*named, one.leader) > _INT32_MAX:
-        raise MetadataError(f"a number of {one.topic}-{one.partition} is none that a partition or a broker has", line=line)
-    if len(set(one.replicas)) < len(one.replicas) or len(set(one.isr)) < len(one.isr):
-        raise MetadataError(f"a broker is given twice among the replicas of {one.topic}-{one.partition}", line=line)
-    wrong = contradiction(one.leader, one.replicas, one.isr)
+    named = (partition, *replicas, *isr, *elr, *last_known_elr)
+    if min(named) < 0 or max(*named, leader) > _INT32_MAX:
+        raise MetadataError(f"a number of {topic}-{partition} is none that a partition or a broker has", line=line)
+    if len(set(replicas)) < len(replicas) or len(set(isr)) < len(isr):
+        raise MetadataError(f"a broker is given twice among the replicas of {topic}-{partition}", line=line)
+    wrong = contradiction(leader, replicas, isr)
     if wrong is not None:
-        raise MetadataError(f"of {one.topic}-{one.partition} {wrong}", line=line)
-    configs = one.configs or {}
+        raise MetadataError(f"of {topic}-{partition} {wrong}", line=line)
+    known = configs or {}
     return PartitionMetadata(
-        topic=one.topic,
-        partition=one.partition,
-        topic_id=one.topic_id,
-        compacted=None if one.configs is None else "compact" in configs.get("cleanup.policy", ""),
-        leader=one.leader,
+        topic=topic,
+        partition=partition,
+        topic_id=topic_id,
+        compacted=None if configs is None else "compact" in known.get("cleanup.policy", ""),
+        leader=leader,
         leader_epoch=-1,
-        replicas=one.replicas,
-        isr=one.isr,
-        elr=one.elr,
-        last_known_elr=one.last_known_elr,
-        no_leader=one.leader < 0,
+        replicas=replicas,
+        isr=isr,
+        elr=elr,
+        last_known_elr=last_known_elr,
+        no_leader=leader < 0,
         source=CLUSTER_METADATA_FILE,
-        delete_retention_ms=delete_retention_ms(configs),
-        unclean_leader_election=flag_in(configs.get(UNCLEAN_ELECTION)),
-        min_insync_replicas=count_in(configs.get(MIN_ISR)),
+        delete_retention_ms=delete_retention_ms(known),
+        unclean_leader_election=flag_in(known.get(UNCLEAN_ELECTION)),
+        min_insync_replicas=count_in(known.get(MIN_ISR)),
     )
 
 

@@ -22,7 +22,7 @@ from replica_audit.formats.dump.pasted_text import unfit
 from replica_audit.formats.log_dir.names import CLUSTER_METADATA
 from replica_audit.formats.log_dir.small_files import DOCUMENT_LIMIT, TooLargeError, whole_content
 from replica_audit.formats.metadata import cluster_metadata, metadata_log
-from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata, Described, described, no_partition_twice
+from replica_audit.formats.metadata.cluster_metadata import ClusterMetadata, described, no_partition_twice
 from replica_audit.formats.metadata.metadata_log import MetadataLog
 from replica_audit.formats.server_log.json_records import is_json, records
 from replica_audit.model import PartitionMetadata, Problem
@@ -84,7 +84,7 @@ def _kcat_claim(topic: str, partition: re.Match[str], number: int) -> PartitionM
         raise MetadataError("a list of brokers that is cut", line=number)
     replicas, isr = (tuple(int(one) for one in ids.split(",") if one) for ids in (partition[3], partition[4]))
     leader = max(int(partition[2]), -1)
-    return described(Described(topic=topic, partition=int(partition[1]), leader=leader, replicas=replicas, isr=isr), number)
+    return described(topic=topic, partition=int(partition[1]), leader=leader, replicas=replicas, isr=isr, line=number)
 
 
 def read_kcat_json(document: Any) -> Listing:
@@ -96,13 +96,11 @@ def read_kcat_json(document: Any) -> Listing:
     try:
         claims = [
             described(
-                Described(
-                    topic=_json_text(topic["topic"]),
-                    partition=_json_number(partition["partition"]),
-                    leader=max(_json_number(partition["leader"]), -1),
-                    replicas=tuple(_json_number(one["id"]) for one in partition["replicas"]),
-                    isr=tuple(_json_number(one["id"]) for one in partition["isrs"]),
-                )
+                topic=_json_text(topic["topic"]),
+                partition=_json_number(partition["partition"]),
+                leader=max(_json_number(partition["leader"]), -1),
+                replicas=tuple(_json_number(one["id"]) for one in partition["replicas"]),
+                isr=tuple(_json_number(one["id"]) for one in partition["isrs"]),
             )
             for topic in document["topics"]
             for partition in topic["partitions"]
@@ -217,18 +215,16 @@ def _claim(pairs: dict[str, str], topic: dict[str, str], number: int) -> Partiti
     if factor.isdigit() and not is_moved and len(replicas) < int(factor):
         raise MetadataError(f"there are {len(replicas)} replicas, and the topic's replication factor is {factor}", line=number)
     return described(
-        Described(
-            topic=pairs["Topic"],
-            partition=_number(pairs, "Partition", number),
-            leader=-1 if leader in ("none", "-1") else _number(pairs, "Leader", number),
-            replicas=replicas,
-            isr=_ids(pairs["Isr"], number),
-            elr=_ids(pairs.get("Elr", ""), number),
-            last_known_elr=_ids(pairs.get("LastKnownElr", ""), number),
-            topic_id=topic.get("TopicId"),
-            configs=_configs(topic),
-        ),
-        number,
+        topic=pairs["Topic"],
+        partition=_number(pairs, "Partition", number),
+        leader=-1 if leader in ("none", "-1") else _number(pairs, "Leader", number),
+        replicas=replicas,
+        isr=_ids(pairs["Isr"], number),
+        elr=_ids(pairs.get("Elr", ""), number),
+        last_known_elr=_ids(pairs.get("LastKnownElr", ""), number),
+        topic_id=topic.get("TopicId"),
+        configs=_configs(topic),
+        line=number,
     )
 
 

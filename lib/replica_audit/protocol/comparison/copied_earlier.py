@@ -148,10 +148,10 @@ class Since:
         known, by the metadata log or by what the broker told before it cut; that its log ended where the copy does; or that the line
         came so soon after the newest batch that no other time can be meant.
         """
-        moment = millis_of(cut.time) if cut.time_ms is None else cut.time_ms
+        moment = millis_of(cut.event.time) if cut.event.time_ms is None else cut.event.time_ms
         if moment is None or self.newest_ms is None:
             return False
-        latest = self.until_ms if cut.time_ms is not None else self.until_ms + _FARTHEST_AHEAD_MS
+        latest = self.until_ms if cut.event.time_ms is not None else self.until_ms + _FARTHEST_AHEAD_MS
         is_borne_out = (
             self.succeeded_at_ms is not None
             or (cut.leader_epoch is not None and cut.leader_epoch > self.last_epoch)

@@ -97,26 +97,18 @@ class LogEvent(NamedTuple):
 class ObservedCut:
     """One truncation that a broker logged.
 
-    `ordered_by` is the kind of line that ordered it; `log_truncation` where only the log told of it and the cause is unknown. `effective`
-    is False where the log said that nothing was there to cut. `exchange` numbers the stretches between two loads or changes of the
-    leader; `log_end_offset` is where the log ended before the cut, None where the lines do not tell for sure. `time` and `time_ms` are as
-    in `LogEvent`.
+    `event` is the line that ordered it, one of the kind `log_truncation` where only the log told of it and the cause is unknown.
+    `effective` is False where the log said that nothing was there to cut. `exchange` numbers the stretches between two loads or changes of
+    the leader; `log_end_offset` is where the log ended before the cut, None where the lines do not tell for sure.
     """
 
+    event: LogEvent
     offset: int
-    complete: bool | None
     leader_id: int | None
-    answered_epoch: int | None
-    answered_end_offset: int | None
-    time: str
-    line: int
-    path: str
-    ordered_by: EventKind
-    effective: bool
-    exchange: int
     leader_epoch: int | None
     log_end_offset: int | None
-    time_ms: int | None = None
+    effective: bool
+    exchange: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +155,8 @@ def observe(events: Iterable[LogEvent]) -> ObservedTruncation:
         fold.take(event)
     fallback = EventKind.HIGH_WATERMARK_TRUNCATION
     return ObservedTruncation(
-        cuts=tuple(cut for cut in fold.cuts if cut.ordered_by is not fallback),
-        high_watermark_cut=next((cut for cut in reversed(fold.cuts) if cut.ordered_by is fallback), None),
+        cuts=tuple(cut for cut in fold.cuts if cut.event.kind is not fallback),
+        high_watermark_cut=next((cut for cut in reversed(fold.cuts) if cut.event.kind is fallback), None),
         restart_offset=fold.restart.offset if fold.restart else None,
         restart=fold.restart,
         fetcher_failed=any(event.kind is EventKind.FETCHER_FAILED for event in logged),
@@ -229,7 +221,7 @@ class _Fold:
         """The fetcher said what it cuts to. An undefined answer leaves it the offset where it stands: its high watermark."""
         if event.answered_end_offset == UNDEFINED_EPOCH_OFFSET:
             event = event._replace(kind=EventKind.HIGH_WATERMARK_TRUNCATION)
-        if not (self.awaits and (self.cuts[-1].ordered_by, self.cuts[-1].offset) == (event.kind, event.offset)):
+        if not (self.awaits and (self.cuts[-1].event.kind, self.cuts[-1].offset) == (event.kind, event.offset)):
             self._cut(event, effective=event.kind is not EventKind.HIGH_WATERMARK_TRUNCATION)
             self.awaits = True
 
@@ -238,7 +230,7 @@ class _Fold:
         effective = event.kind is EventKind.LOG_TRUNCATION
         if self.awaits and self.cuts[-1].offset == event.offset:
             self.cuts[-1] = replace(self.cuts[-1], effective=effective)
-            self.log_end_offset = event.offset if self.cuts[-1].complete is False else None
+            self.log_end_offset = event.offset if self.cuts[-1].event.complete is False else None
         elif self.answer is not None and self.answer.offset in (None, event.offset):
             self._cut(
                 self.answer._replace(offset=event.offset, line=event.line, time=event.time, time_ms=event.time_ms, path=event.path),
@@ -255,20 +247,13 @@ class _Fold:
 
     def _made(self, event: LogEvent, *, effective: bool) -> ObservedCut:
         return ObservedCut(
+            event=event,
             offset=event.offset or 0,
-            complete=event.complete,
             leader_id=self.leader_id if event.leader_id is None else event.leader_id,
-            answered_epoch=event.answered_epoch,
-            answered_end_offset=event.answered_end_offset,
-            time=event.time,
-            line=event.line,
-            path=event.path,
-            ordered_by=event.kind,
-            effective=effective,
-            exchange=self.exchange,
             leader_epoch=self.leader_epoch,
             log_end_offset=self.log_end_offset,
-            time_ms=event.time_ms,
+            effective=effective,
+            exchange=self.exchange,
         )
 
 
@@ -299,12 +284,14 @@ def agrees(
     """
     cuts = _comparable(observed.cuts, log_end_offset, (leader_id, leader_epoch))
     steps = [step for step in truncation.steps if step.truncate_to is not None]
-    if truncation.falls_back_to_high_watermark and any(cut.ordered_by is EventKind.LOG_TRUNCATION for cut in cuts):
+    if truncation.falls_back_to_high_watermark and any(cut.event.kind is EventKind.LOG_TRUNCATION for cut in cuts):
         return None
     if cuts and not steps and after_copy and truncation.restart_offset is None and not truncation.stuck:
         return _contradiction(cuts[0], None)
     for cut in cuts:
-        same = [i for i, step in enumerate(steps) if step.truncate_to == cut.offset and (i == 0 or cut.complete in (None, step.complete))]
+        same = [
+            i for i, step in enumerate(steps) if step.truncate_to == cut.offset and (i == 0 or cut.event.complete in (None, step.complete))
+        ]
         if not same:
             return _contradiction(cut, steps[0].truncate_to) if steps and _contradicts(cut, steps) else None
         steps = steps[same[0] + 1 :]
@@ -312,7 +299,7 @@ def agrees(
 
 
 def _contradiction(cut: ObservedCut, rule_offset: int | None) -> ContradictingLine:
-    return ContradictingLine(offset=cut.offset, path=cut.path, line=cut.line, rule_offset=rule_offset)
+    return ContradictingLine(offset=cut.offset, path=cut.event.path, line=cut.event.line, rule_offset=rule_offset)
 
 
 def _comparable(cuts: Sequence[ObservedCut], log_end_offset: int, leader: tuple[int | None, int | None]) -> list[ObservedCut]:
@@ -324,13 +311,14 @@ def _comparable(cuts: Sequence[ObservedCut], log_end_offset: int, leader: tuple[
         if exchange[0].log_end_offset == log_end_offset > exchange[0].offset
         and all(None in pair or pair[0] == pair[1] for pair in zip(leader, (exchange[0].leader_id, exchange[0].leader_epoch), strict=True))
     ]
-    return list(takewhile(lambda cut: cut.ordered_by is not EventKind.OUT_OF_RANGE_RESET, started[0])) if len(started) == 1 else []
+    return list(takewhile(lambda cut: cut.event.kind is not EventKind.OUT_OF_RANGE_RESET, started[0])) if len(started) == 1 else []
 
 
 def _contradicts(cut: ObservedCut, steps: Sequence[Step]) -> bool:
-    same_answer = cut.answered_end_offset is not None and any(
-        cut.answered_end_offset == step.answered_end_offset and cut.answered_epoch in (None, UNDEFINED_EPOCH, step.answered_epoch)
+    line = cut.event
+    same_answer = line.answered_end_offset is not None and any(
+        line.answered_end_offset == step.answered_end_offset and line.answered_epoch in (None, UNDEFINED_EPOCH, step.answered_epoch)
         for step in steps
     )
-    alike = [step.truncate_to or 0 for step in steps if cut.complete in (None, step.complete)]
+    alike = [step.truncate_to or 0 for step in steps if line.complete in (None, step.complete)]
     return same_answer or cut.offset < min(alike, default=0)
