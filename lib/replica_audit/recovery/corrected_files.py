@@ -25,6 +25,8 @@ STAYS_DIVERGED = (
     "replayed with a corrected leader-epoch-checkpoint it keeps batches that are not the leader's: copy both, and compare their records"
 )
 
+_NOT_TOUCHED = "this plan neither stops nor starts its broker: plan again once what is asked for, or refused, of that broker is settled"
+
 
 def corrections(
     facts: RecoveryFacts, waiting: Collection[ReplicaKey], rebuilt: Collection[ReplicaKey]
@@ -39,9 +41,9 @@ def corrections(
         hopeless = replica in rebuilt or (
             verdict is not None and Verdict(verdict.verdict) in (Verdict.LOG_MATCHING_VIOLATION, Verdict.UNREADABLE)
         )
-        if (hopeless and not log.is_healed) or log.broker_id in blocked or log.broker_id in facts.gone:
-            continue  # rebuilt with its file, refused there, or asked for
-        why = _refused(log)
+        if (hopeless and not log.is_healed) or log.broker_id in facts.gone:
+            continue  # rebuilt with its file, or refused there
+        why = _refused(log) if log.broker_id not in blocked else _NOT_TOUCHED if log.corrected_checkpoint is not None else None
         if why is not None:
             refusals.append(PlanRefusal(what=f"correct the {NAME} of", of=(replica,), why=why))
         elif log.corrected_checkpoint is not None:
@@ -219,9 +221,9 @@ def reasons_of(work: DiskWork, aside: Mapping[ReplicaKey, str]) -> Iterator[str]
     yield from _some(f"{partition_shown(log.topic, log.partition)}: {' '.join(_of_corrected(log))}" for log in work.corrected)
     if work.named:
         yield (
-            f"Without {PARTITION_METADATA} the broker sets these logs aside (-stray) and goes on with empty ones. Each gets the id of its "
-            "topic from another replica, which holds the same records. The script stops where the broker has the file: then copy that, "
-            "and audit again."
+            f"Without {PARTITION_METADATA} the broker sets these logs aside (-stray) whenever it starts, and goes on with empty ones: do "
+            "not restart it without the file. Each gets the id of its topic from another replica, which holds the same records. The script "
+            "stops where the broker has the file: then copy that, and audit again."
         )
     yield from _some(f"{partition_shown(log.topic, log.partition)}: topic id {shown(topic_id)}." for log, topic_id in work.named)
     if aside:

@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.recovery.commands import Tools
+from replica_audit.recovery.discharge import unknown_brokers
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey
 from replica_audit.recovery.gone import brokers_shown, said_of_gone, unknown_of_gone
 from replica_audit.recovery.names import partition_shown, some
-from replica_audit.recovery.start_order import CrossedLeader, PlannedLeader, StartOrder, rivals_of, start_order
+from replica_audit.recovery.start_order import CrossedLeader, PlannedLeader, StartOrder, Wanted, rivals_of, start_order
 from replica_audit.recovery.steps import PlanRefusal
 from replica_audit.rows.findings import ElectionChoice, RunFinding
 from replica_audit.words import count
@@ -28,7 +29,27 @@ def order_of(facts: RecoveryFacts, waiting: Collection[ReplicaKey] = ()) -> Star
     `waiting` replicas, and brokers that have one, wait for an answer: they are not started, and their partitions elected cleanly only.
     """
     accepted, _refused = _judged(facts, waiting)
-    return start_order([(one, best, facts.replicas.get(key_of(one), ())) for one, best in accepted])
+    asked_keys, asked = {replica[:2] for replica in waiting}, _asked_about(facts, waiting)
+    elects = Tools.of(facts.kafka_version, facts.protocol).elects
+    return start_order(
+        [
+            Wanted(
+                partition=one,
+                choices=(best, *_next_best(facts, one, best, asked, only_clean=not elects or key_of(one) in asked_keys)),
+                roles=facts.replicas.get(key_of(one), ()),
+            )
+            for one, best in accepted
+        ]
+    )
+
+
+def _next_best(
+    facts: RecoveryFacts, one: RunFinding, best: ElectionChoice, asked: Collection[int], *, only_clean: bool
+) -> list[ElectionChoice]:
+    """The other candidates that may be elected, the least loss first."""
+    others = [choice for choice in one.candidates or () if choice.rank is not None and choice.candidate_id != best.candidate_id]
+    allowed = [choice for choice in others if choice.election == ElectionType.CLEAN or not only_clean]
+    return sorted((choice for choice in allowed if _refused(facts, one, choice, asked) is None), key=lambda choice: choice.rank or 0)
 
 
 _Election = tuple[RunFinding, ElectionChoice]
@@ -40,7 +61,7 @@ def _judged(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> tuple[list
         return [], {}
     accepted: list[_Election] = []
     why_not: dict[PartitionKey, str] = {}
-    asked_keys, asked = {replica[:2] for replica in waiting}, {replica[2] for replica in waiting}
+    asked_keys, asked = {replica[:2] for replica in waiting}, _asked_about(facts, waiting)
     for one in facts.offline:
         best = best_choice(one)
         if best is not None and key_of(one) in asked_keys and best.election != ElectionType.CLEAN:
@@ -54,6 +75,11 @@ def _judged(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> tuple[list
         why_not |= taken
         accepted = [(one, best) for one, best in accepted if key_of(one) not in taken]
     return accepted, why_not
+
+
+def _asked_about(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> set[int]:
+    """The brokers of which, or of a replica of which, something that decides is not known."""
+    return {replica[2] for replica in waiting} | unknown_brokers(facts).keys()
 
 
 def _taken_along(facts: RecoveryFacts, accepted: Sequence[_Election]) -> dict[PartitionKey, str]:
@@ -160,7 +186,7 @@ def records_lost(lost: int, committed: int) -> str:
 def _refused(facts: RecoveryFacts, one: RunFinding, best: ElectionChoice, asked: Collection[int]) -> str | None:
     """Why the best candidate is not elected; None if it is."""
     if best.candidate_id in asked:
-        return f"broker {best.candidate_id}, whose election loses least, waits for an answer about a replica of it"
+        return f"broker {best.candidate_id}, whose election loses least, waits for an answer about it or a replica of it"
     if best.candidate_id in facts.held_stopped:
         return f"broker {best.candidate_id}, whose election loses least, is not started by this plan"
     if best.election == ElectionType.CLEAN:
@@ -202,7 +228,7 @@ def total_price(facts: RecoveryFacts, rows: Sequence[PlannedLeader]) -> str:
 def _crossed(one: CrossedLeader) -> PlanRefusal:
     then = "it stays offline: audit again afterwards"
     if one.instead is not None:
-        then = f"when broker {one.instead.candidate_id} starts it leads by itself, and that {price(one.instead)}"
+        then = f"broker {one.instead.candidate_id} leads instead, and that {price(one.instead)}"
     why = f"it would have to lead before brokers start that must lead other partitions before it; {then}"
     return PlanRefusal(
         what=f"elect broker {one.choice.candidate_id} for", of=(key_of(one.partition),), why=f"it {price(one.choice)}, but {why}"

@@ -238,16 +238,19 @@ class RecoveryFacts:
     def topic_ids(self) -> dict[ReplicaKey, str]:
         """Replicas that are set aside for want of a partition.metadata as soon as their brokers start, each with the id of its topic.
 
-        Only where another replica has the id, which no broker sets aside, and holds the same records.
+        Only where another replica has the id, which no broker sets aside, and holds the same records; of brokers that run only those
+        that certainly have none.
         """
         strays = {one for one in self.starts if {StartBecause.BECOMES_STRAY, StartBecause.MAY_BECOME_STRAY} & {*one.because}}
+        doubted = {(one.topic, one.partition, one.broker_id) for one in strays if StartBecause.BECOMES_STRAY not in one.because}
         gone = {(one.topic, one.partition, one.broker_id) for one in strays}
         found: dict[ReplicaKey, str] = {}
         for replica in sorted(gone):
             log, key = self.log_of(*replica), replica[:2]
             others = [self.log_of(*key, role.broker_id) for role in self.replicas.get(key, ()) if role.broker_id != replica[2]]
             ids = {one.topic_id: (*key, one.broker_id) for one in others if one is not None and one.topic_id is not None}
-            if log is None or log.topic_id is not None or self.is_stopped(replica[2]) is False or len(ids) != 1 or {*ids.values()} & gone:
+            is_doubted = replica in doubted and self.is_stopped(replica[2]) is False
+            if log is None or log.topic_id is not None or is_doubted or len(ids) != 1 or {*ids.values()} & gone:
                 continue
             ((topic_id, _of),) = ids.items()
             known = [one for one in others if one is not None and one.topic_id == topic_id]

@@ -92,6 +92,16 @@ def plan_of(facts: RecoveryFacts, policy: GroupPolicy) -> Plan:
     return refuse_defects(facts, plan)
 
 
+_AT_START = {
+    StartBecause.TORN_END,
+    StartBecause.BECOMES_STRAY,
+    StartBecause.SETS_ASIDE,
+    StartBecause.DELETES,
+    StartBecause.RECOVERY_TRUNCATES,
+}
+"""What a broker does when it starts, and not as long as it runs."""
+
+
 def _held_back(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> tuple[RecoveryFacts, list[PlanRefusal]]:
     """The facts with the brokers that this plan does not start as they are, and why not; what is asked for says so itself.
 
@@ -110,16 +120,13 @@ def _held_back(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> tuple[R
         if more == facts.held:
             break
         facts = replace(facts, held=more)
-    refusals = [
-        PlanRefusal(
-            what=f"start {brokers_shown([one.replica[2]])} because of",
-            of=(one.replica[:2],),
-            why=_not_started(one.reasons[0]),
-        )
-        for one in missed
-        if OUTCOME_OF[one.reasons[0]] is not StartOutcome.UNKNOWN
-        and (facts.is_stopped(one.replica[2]) is not False or one.replica[2] in corrected_on)
-    ]
+    refusals = []
+    for one in missed:
+        broker, reason = one.replica[2], one.reasons[0]
+        runs = facts.is_stopped(broker) is False
+        if OUTCOME_OF[reason] is not StartOutcome.UNKNOWN and (not runs or broker in corrected_on or _AT_START & {*one.reasons}):
+            what = f"{'re' if runs else ''}start {brokers_shown([broker])} because of"
+            refusals.append(PlanRefusal(what=what, of=(one.replica[:2],), why=_not_started(reason)))
     return facts, refusals
 
 
@@ -175,7 +182,8 @@ def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], kept: Collection[R
     )
     waits = {one for one in unknown if facts.is_stopped(one[2]) is not False}
     cut = {(*one.key, one.follower_id) for one in facts.verdicts if known_cut(one)}
-    followers = {one for one in truncated | waits if one[2] not in facts.gone} - (facts.never_fetch - cut)
+    only_at_start = {one for one in facts.lost_at_start if facts.is_stopped(one[2]) is False}
+    followers = {one for one in truncated | waits if one[2] not in facts.gone} - ((facts.never_fetch | only_at_start) - cut)
     return PlanPart(steps=(step,), presumptions=(*_stopped(facts, followers, tools), *_still_lead(facts, truncated, tools)))
 
 

@@ -7,7 +7,9 @@ Sources: PartitionChangeBuilder (electLeader, electUncleanLeader), ReplicationCo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import heapq
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from replica_audit.protocol.verdict.partition_findings import ElectionType
@@ -16,7 +18,11 @@ from replica_audit.rows.replicas import ReplicaRole
 from replica_audit.rows.what_if import WhatIfLeader
 
 Price = tuple[int, int, int]
-_Demand = tuple[int, frozenset[int]]
+_Total = tuple[int, ...]  # partitions that nobody leads whose price is known, the prices together, and how far from the best ones
+_Ways = tuple[tuple[int, frozenset[int]], ...]  # who may lead a partition, each with those that must not run before
+_NOTHING: _Total = (0, 0, 0, 0, 0)
+_UNJUDGED: _Total = (1, 0, 0, 0, 0)
+_MOST_COMPARED = 1_000_000  # prices of beginnings; from there on the best one alone is gone on with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +36,7 @@ class PlannedLeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossedLeader:
-    """A partition whose best leader cannot be had, for others need the brokers in another order. `instead` leads it then, or nobody."""
+    """A partition whose best leader the order has no place for. `instead` leads it then, or nobody."""
 
     partition: RunFinding
     choice: ElectionChoice
@@ -39,7 +45,10 @@ class CrossedLeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOrder:
-    """The brokers that are to lead, in the order in which they are started, and the partitions of each."""
+    """The brokers that are to lead, in the order in which they are started, and the partitions of each.
+
+    `crossed`: the partitions that another one than the best leads, or nobody.
+    """
 
     brokers: tuple[int, ...]
     leaders: tuple[PlannedLeader, ...]
@@ -50,50 +59,88 @@ class StartOrder:
         return [one for one in self.leaders if one.choice.candidate_id == broker]
 
 
-def start_order(wanted: Sequence[tuple[RunFinding, ElectionChoice, Sequence[ReplicaRole]]]) -> StartOrder:
-    """The order in which most is saved: where partitions contradict each other, those that would lose less together give way.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A partition that is to get a leader: who may lead it, the least loss first, and its replicas in the order of their assignment."""
 
-    Args:
-        wanted: each partition with the replica that is to lead it, and its replicas in the order of their assignment.
+    partition: RunFinding
+    choices: tuple[ElectionChoice, ...]
+    roles: Sequence[ReplicaRole]
+
+
+def start_order(wanted: Sequence[Wanted]) -> StartOrder:
+    """The order in which all partitions together lose least; of equals the one that begins with the lowest ids.
+
+    Of more brokers than can be tried in every order, one that loses little.
     """
-    found = [PlannedLeader(partition=one, choice=best, rivals=rivals_of(one, best, roles)) for one, best, roles in wanted]
-    assigned = {_key(one): roles for one, _best, roles in wanted}
-    before: dict[int, set[int]] = {}
-    kept_as: dict[tuple[str, int], PlannedLeader] = {}
-    regrets = _regrets(found, assigned)
-    for planned in sorted(found, key=lambda one: (regrets[_demand(one)], *_key(one.partition))):
-        for choice in (planned, *_next_best(planned, assigned[_key(planned.partition)])):
-            if not any(_leads_to(before, rival, choice.choice.candidate_id) for rival in choice.rivals):
-                kept_as[_key(planned.partition)] = choice
-                before.setdefault(choice.choice.candidate_id, set()).update(choice.rivals)
-                break
-    brokers = tuple(_sorted(before))
-    kept = [kept_as[_key(one.partition)] for one in found if _key(one.partition) in kept_as]
-    leaders = tuple(_first_of_equals(planned, assigned[_key(planned.partition)], brokers) for planned in kept)
-    led = {one.choice.candidate_id for one in leaders}
+    ways = [tuple((choice.candidate_id, rivals_of(one.partition, choice, one.roles)) for choice in one.choices) for one in wanted]
+    brokers = _best_order(wanted, ways)
+    places = {broker: place for place, broker in enumerate(brokers)}
+    leaders: dict[int, PlannedLeader] = {}
+    for at, (one, of_one) in enumerate(zip(wanted, ways, strict=True)):
+        number = _first_possible(of_one, places)
+        if number is not None:
+            choice = _first_of_equals(one.choices[number], _leading(one), brokers)
+            leaders[at] = PlannedLeader(partition=one.partition, choice=choice, rivals=of_one[number][1])
+    led = {one.choice.candidate_id for one in leaders.values()}
     started = tuple(broker for broker in brokers if broker in led)
-    everyone = [*started, *(broker for broker in brokers if broker not in started)]
-    crossed = tuple(
-        CrossedLeader(partition=one.partition, choice=one.choice, instead=_instead(one.partition, assigned[_key(one.partition)], everyone))
-        for one in found
-        if _key(one.partition) not in kept_as
-    )
-    return StartOrder(brokers=started, leaders=leaders, crossed=crossed)
+    crossed = []
+    for at, one in enumerate(wanted):
+        best, leader = one.choices[0], leaders.get(at)
+        if leader is None or price_of(leader.choice) != price_of(best):
+            leading = _leading(one)
+            forced = next((leading[broker] for broker in dict.fromkeys((*started, *brokers)) if broker in leading), None)
+            crossed.append(CrossedLeader(partition=one.partition, choice=best, instead=leader.choice if leader is not None else forced))
+    return StartOrder(brokers=started, leaders=tuple(leaders.values()), crossed=tuple(crossed))
 
 
-def _key(one: RunFinding) -> tuple[str, int]:
-    return one.topic, one.partition
+def _best_order(wanted: Sequence[Wanted], ways: Sequence[_Ways]) -> tuple[int, ...]:
+    """All brokers that may lead, in the order that costs least.
+
+    The beginning of an order has a price, too: what no order that begins so can avoid. The cheapest beginning is gone on with.
+    """
+    totals: dict[_Ways, list[_Total]] = {}
+    for one, of_one in zip(wanted, ways, strict=True):
+        if of_one[0][1]:  # else the best one can always be had
+            total = totals.setdefault(of_one, [_NOTHING] * len(of_one) + [_NOTHING])
+            prices = [*((0, *price_of(choice), number) for number, choice in enumerate(one.choices)), _UNJUDGED]
+            total[:] = [_sum(so_far, price) for so_far, price in zip(total, prices, strict=True)]
+    brokers = sorted({broker for of_one in ways for broker, _rivals in of_one})
+    waiting: list[tuple[_Total, int, tuple[int, ...]]] = [(_NOTHING, len(brokers), ())]
+    compared = 0
+    while waiting[0][1]:
+        *_price, begun = heapq.heappop(waiting)
+        if compared > _MOST_COMPARED:
+            waiting.clear()
+        for broker in brokers:
+            if broker not in begun:
+                order = (*begun, broker)
+                heapq.heappush(waiting, (_price_of_order(totals, order), len(brokers) - len(order), order))
+                compared += len(totals)
+    return waiting[0][2]
 
 
-def _next_best(planned: PlannedLeader, roles: Sequence[ReplicaRole]) -> Iterator[PlannedLeader]:
-    """Where nobody is left that would lead by itself: the other candidates, the least loss first; else that one leads, or nobody."""
-    one = planned.partition
-    if _by_broker(one, electable_brokers(one)):
-        return
-    ranked = sorted((choice for choice in one.candidates or () if choice.rank is not None), key=lambda choice: choice.rank or 0)
-    for choice in ranked:
-        if choice is not planned.choice and not choice.followers_diverged:
-            yield PlannedLeader(partition=one, choice=choice, rivals=rivals_of(one, choice, roles))
+def _price_of_order(totals: Mapping[_Ways, Sequence[_Total]], begun: Sequence[int]) -> _Total:
+    """What all partitions lose at least where brokers are started in an order that begins so."""
+    places, price = {broker: place for place, broker in enumerate(begun)}, _NOTHING
+    for ways, total in totals.items():
+        number = _first_possible(ways, places)
+        price = _sum(price, total[-1 if number is None else number])
+    return price
+
+
+def _first_possible(ways: _Ways, places: Mapping[int, int]) -> int | None:
+    """The number of the first broker before which none of its rivals has been started; None if there is none."""
+    last = len(places)
+    for number, (broker, rivals) in enumerate(ways):
+        place = places.get(broker, last)
+        if all(places.get(rival, last) >= place for rival in rivals):
+            return number
+    return None
+
+
+def _sum(one: _Total, other: _Total) -> _Total:
+    return tuple(map(operator.add, one, other))
 
 
 def price_of(choice: ElectionChoice | WhatIfLeader) -> Price:
@@ -124,61 +171,12 @@ def before_in_assignment(roles: Sequence[ReplicaRole], broker: int) -> set[int]:
     return {other for other, place in places.items() if own is None or place is None or place < own}
 
 
-def _demand(planned: PlannedLeader) -> _Demand:
-    """Who is to start before whom: what partitions ask for together."""
-    return planned.choice.candidate_id, planned.rivals
-
-
-def _regrets(found: Sequence[PlannedLeader], assigned: Mapping[tuple[str, int], Sequence[ReplicaRole]]) -> dict[_Demand, Price]:
-    """What the partitions of each demand lose more together where a rival leads, negative, so that the most sorts first."""
-    totals: dict[_Demand, Price] = {}
-    for one in found:
-        committed, records, offsets = totals.get(_demand(one), (0, 0, 0))
-        regret = _regret(one, assigned[_key(one.partition)])
-        totals[_demand(one)] = committed + regret[0], records + regret[1], offsets + regret[2]
-    return totals
-
-
-def _regret(planned: PlannedLeader, roles: Sequence[ReplicaRole]) -> Price:
-    """What is lost more where a rival leads that does so by itself, or any if there is no such; negative."""
-    best, worst = price_of(planned.choice), price_of(planned.choice)
-    by_themselves = _by_broker(planned.partition, lead_at_once(planned.partition, roles))
-    for choice in planned.partition.candidates or ():
-        if choice.candidate_id in planned.rivals and (choice.candidate_id in by_themselves or not by_themselves):
-            worst = max(worst, price_of(choice))
-    return best[0] - worst[0], best[1] - worst[1], best[2] - worst[2]
-
-
-def _leads_to(before: dict[int, set[int]], start: int, end: int) -> bool:
-    """Whether one broker has to be started before another, by what is settled."""
-    seen, waiting = {start}, [start]
-    while waiting:
-        for later in before.get(waiting.pop(), ()):
-            if later == end:
-                return True
-            if later not in seen:
-                seen.add(later)
-                waiting.append(later)
-    return False
-
-
-def _sorted(before: dict[int, set[int]]) -> Iterator[int]:
-    """Brokers, each before those that have to wait for it; otherwise by id."""
-    left = {*before, *(later for found in before.values() for later in found)}
-    while left:
-        free = min(broker for broker in left if not any(broker in before.get(other, ()) for other in left))
-        left.remove(free)
-        yield free
-
-
-def _first_of_equals(planned: PlannedLeader, roles: Sequence[ReplicaRole], brokers: Iterable[int]) -> PlannedLeader:
+def _first_of_equals(best: ElectionChoice, leading: Mapping[int, ElectionChoice], brokers: Iterable[int]) -> ElectionChoice:
     """Of those that the controller elects by itself at the same price the first one that is started leads."""
-    best = planned.choice
     if best.election != ElectionType.CLEAN:
-        return planned
-    equal = _by_broker(planned.partition, lead_at_once(planned.partition, roles), price_of(best))
-    first = next((equal[broker] for broker in brokers if broker in equal), best)
-    return PlannedLeader(partition=planned.partition, choice=first, rivals=planned.rivals)
+        return best
+    equal = {broker for broker, choice in leading.items() if choice.rank is not None and price_of(choice) == price_of(best)}
+    return next((leading[broker] for broker in brokers if broker in equal), best)
 
 
 def lead_at_once(one: FindingFacts, roles: Sequence[ReplicaRole]) -> frozenset[int]:
@@ -187,12 +185,7 @@ def lead_at_once(one: FindingFacts, roles: Sequence[ReplicaRole]) -> frozenset[i
     return electable_brokers(one) | {role.broker_id for role in roles if is_anybody}
 
 
-def _by_broker(one: RunFinding, among: Collection[int], price: Price | None = None) -> dict[int, ElectionChoice]:
-    found = {choice.candidate_id: choice for choice in one.candidates or () if choice.candidate_id in among}
-    return {broker: choice for broker, choice in found.items() if price is None or (choice.rank is not None and price_of(choice) == price)}
-
-
-def _instead(one: RunFinding, roles: Sequence[ReplicaRole], brokers: Iterable[int]) -> ElectionChoice | None:
-    """Who leads when brokers are started in this order."""
-    leading = _by_broker(one, lead_at_once(one, roles))
-    return next((leading[broker] for broker in brokers if broker in leading), None)
+def _leading(one: Wanted) -> dict[int, ElectionChoice]:
+    """The candidates that lead as soon as their brokers run."""
+    at_once = lead_at_once(one.partition, one.roles)
+    return {choice.candidate_id: choice for choice in one.partition.candidates or () if choice.candidate_id in at_once}

@@ -13,12 +13,12 @@ from replica_audit.recovery.commands import Tools, allow_unclean, election_json
 from replica_audit.recovery.corrected_files import NAME, DiskWork, corrections, reasons_of
 from replica_audit.recovery.elections import (
     MOST,
-    best_choice,
     key_of,
     leaders_by_plan,
     one_by_one,
     only_stopped,
     order_of,
+    price,
     refusals_of_elections,
     running_rivals,
     total_price,
@@ -29,9 +29,9 @@ from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey
 from replica_audit.recovery.gone import brokers_shown
 from replica_audit.recovery.names import partition_shown, some
 from replica_audit.recovery.rebuilds import is_set_aside
-from replica_audit.recovery.start_order import PlannedLeader, StartOrder, price_of
+from replica_audit.recovery.start_order import PlannedLeader, StartOrder
 from replica_audit.recovery.start_text import lost_text
-from replica_audit.recovery.state import Leads, Removal, State, apply, first_state
+from replica_audit.recovery.state import Leads, Removal, State, apply, choice_of, first_state
 from replica_audit.recovery.steps import (
     Action,
     Check,
@@ -97,7 +97,8 @@ def starts(facts: RecoveryFacts, waiting: frozenset[ReplicaKey], rebuilt: Mappin
     others = {broker for broker in assigned | cut if facts.is_stopped(broker) is not False}
     repaired = {*corrected, *(broker for *_key, broker in (*torn, *aside, *named))}
     stopped_for_elections = {rival for one in order.leaders for rival in running_rivals(facts, one.rivals)}
-    wanted = {*order.brokers, *others, *repaired, *stopped_for_elections} - facts.gone - blocked
+    elected = {broker for broker in order.brokers if facts.is_stopped(broker) is False}  # they run: nothing is done to them by it
+    wanted = {*order.brokers, *others, *repaired, *stopped_for_elections} - facts.gone - blocked | elected
     leading = {broker: depth for broker, depth in _stopped_leaders(facts, wanted).items() if broker not in facts.gone | blocked}
     made = _Maker(facts, order, corrected, torn, tools)
     made.on_disk(aside, named)
@@ -110,9 +111,7 @@ def starts(facts: RecoveryFacts, waiting: frozenset[ReplicaKey], rebuilt: Mappin
     refusals += (_stays_behind(replica) for replica in sorted(made.state.stuck) if replica[:2] in facts.leaderless)
     return Starts(
         part=PlanPart(steps=tuple(steps), refusals=tuple(refusals), presumptions=tuple(_presumptions(facts, order, tools))),
-        crossed=frozenset(
-            {*(key_of(one.partition) for one in order.crossed), *(key_of(one.partition) for one in _second_best(order)), *made.crossed}
-        ),
+        crossed=frozenset({*(key_of(one.partition) for one in order.crossed), *made.crossed}),
     )
 
 
@@ -149,14 +148,6 @@ def _cut_when_started(facts: RecoveryFacts) -> Iterator[ReplicaKey]:
             yield replica
     yield from (replica for replica in facts.cut_once_corrected if replica in facts.healed_by_leader)
     yield from facts.recovering
-
-
-def _second_best(order: StartOrder) -> Iterator[PlannedLeader]:
-    """Leaders that lose more than the best one, for which the order has no place."""
-    for one in order.leaders:
-        best = best_choice(one.partition)
-        if best is not None and price_of(one.choice) > price_of(best):
-            yield one
 
 
 def _sequence(
@@ -235,7 +226,9 @@ class _Maker:
         known = {key_of(one.partition) for one in self.order.crossed}
         for (topic, partition), broker in sorted(self.crossed.items()):
             if (topic, partition) not in known:
-                why = f"broker {broker}, which other partitions need, leads it by itself as soon as it starts"
+                choice = choice_of(self.facts.leaderless[topic, partition], broker)
+                lost = "what that loses is not known" if choice is None or choice.rank is None else f"that {price(choice)}"
+                why = f"broker {broker} leads it by itself as soon as it starts, and {lost}"
                 yield PlanRefusal(what="choose the leader of", of=((topic, partition),), why=why)
 
     def one(self, broker: int) -> PlanStep:
@@ -251,7 +244,8 @@ class _Maker:
         rivals = running_rivals(self.facts, {rival for one in rows for rival in one.rivals})
         stopped = [rival for rival in rivals if self.state.running.get(rival)] + ([] if is_down or not corrections else [broker])
         actions: list[Action] = [StopBroker(one) for one in stopped]
-        actions += [*corrections, StartBroker(broker)]
+        runs = self.state.running.get(broker) is True and not corrections
+        actions += corrections if runs else [*corrections, StartBroker(broker)]
         actions += [Elect(key_of(one.partition), broker, is_clean) for of, is_clean in ((clean, True), (unclean, False)) for one in of]
         removals = self._walk(actions, {key_of(one.partition) for one in rows})
         follows = [key for key in self.facts.partitions_on.get(broker, ()) if self.state.leaders.get(key, broker) != broker]
@@ -259,7 +253,7 @@ class _Maker:
             actions.append(WaitForIsr((broker,)))
         return PlanStep(
             stage=Stage.START,
-            title=self._title(broker, rows, logs, torn, removals),
+            title=self._title(broker, rows, logs, torn, removals, runs=runs),
             actions=tuple(actions),
             reasons=(
                 *why_elected(self.facts, rows),
@@ -270,9 +264,9 @@ class _Maker:
                 *_said(self.facts, removals),
                 *self._at_once({broker}),
             ),
-            commands=tuple(self._commands(broker, rows, unclean, torn, stopped)),
+            commands=tuple(self._commands(broker, rows, unclean, torn, stopped, runs=runs)),
             checks=tuple(self._checks(broker, rows, is_follower=follows != [] or not rows)),
-            undo=_undo(work, rows),
+            undo=_undo(work, rows, runs=runs),
             cannot_undo=_stays(unclean, removals, aside),
             files=(*self._election_files(broker, unclean), *work.files),
         )
@@ -281,10 +275,11 @@ class _Maker:
         """Brokers that only follow, started last."""
         actions: list[Action] = [StartBroker(broker) for broker in brokers]
         removals = self._walk(actions, ())
-        one = len(brokers) == 1
-        what = f"{'it truncates' if one else 'they truncate'} nothing that only {'it holds' if one else 'they hold'}"
-        if removals:
-            what = f"{'it truncates' if one else 'they truncate'} {_records(self.facts, removals)}, which step 1 copies"
+        they = ("it truncates", "it holds") if len(brokers) == 1 else ("they truncate", "they hold")
+        cut = {removal.replica[2] for removal in removals}
+        who = they[0] if cut <= {*brokers} else f"{brokers_shown(cut)} truncate{'s' * (len(cut) == 1)}"
+        lost = f"{_records(self.facts, removals)}, which step 1 copies" if removals else f"nothing that only {they[1]}"
+        what = f"{who} {lost}"
         return PlanStep(
             stage=Stage.START,
             title=f"Start {brokers_shown(brokers)}: {what}",
@@ -307,6 +302,8 @@ class _Maker:
         logs: Sequence[ReplicaLog],
         torn: Sequence[ReplicaKey],
         removals: Sequence[Removal],
+        *,
+        runs: bool,
     ) -> str:
         does = []
         if logs:
@@ -327,7 +324,9 @@ class _Maker:
         own = [one for one in removals if one.replica[2] == broker]
         if own:
             does.append(f"truncates {_records(self.facts, own)}, copied in step 1")
-        start = "Start" if self.facts.is_stopped(broker) or not (logs or torn or named or aside) else "Restart"
+        start = (
+            "Elect" if runs and rows else "Start" if self.facts.is_stopped(broker) or not (logs or torn or named or aside) else "Restart"
+        )
         return f"{start} broker {broker}: {'; '.join(does) or 'it follows its leaders'}"
 
     def _led_again(self, broker: int) -> int:
@@ -355,6 +354,8 @@ class _Maker:
         unclean: Sequence[PlannedLeader],
         torn: Sequence[ReplicaKey],
         stopped: Sequence[int],
+        *,
+        runs: bool,
     ) -> Iterator[str]:
         work = self._work(broker)
         if work and broker in stopped:
@@ -377,7 +378,8 @@ class _Maker:
         names = self._names(broker)
         if unclean and not self.tools.elects:
             yield self.tools.elect(names[0])
-        yield f"# start broker {broker} on its host, unless it runs, and wait until this lists it:"
+        start = f"broker {broker} runs, and this" if runs else f"start broker {broker} on its host, unless it runs, and wait until this"
+        yield f"# {start} lists it:"
         yield f"{self.tools.brokers()} | grep 'id: {broker} '"
         if unclean:
             yield self.tools.elect(names[-1])
@@ -420,12 +422,14 @@ class _Maker:
             )
 
 
-def _undo(work: DiskWork, rows: Sequence[PlannedLeader]) -> str:
+def _undo(work: DiskWork, rows: Sequence[PlannedLeader], *, runs: bool) -> str:
     if work:
         return (
             f"`{work.line} undo`, as long as the broker was not started: after that the script refuses, for the broker has gone on with "
             "what it found."
         )
+    if runs:
+        return "Not needed: no broker is started or stopped. Who leads stays the leader."
     offline = ": its partitions are offline again, as before. Nothing was truncated unless other replicas ran" if rows else ""
     return f"Stop broker {work.broker}{offline}."
 

@@ -311,7 +311,7 @@ def _of_partition(audited: Audited) -> Iterator[FoundFinding]:
     if not metadata.no_leader:
         return
     cleanly = [broker for broker, one in audited.compared.items() if one.files.clean_shutdown]
-    losing = [choice.candidate_id for choice in audited.choices if choice.lost_offsets]
+    losing = [one.candidate_id for one in audited.choices if one.lost_offsets != 0 or one.followers_diverged or one.followers_failing]
     losing += [found.broker_id for found in replica_findings(audited)]  # what is found of a partition as a whole is of broker -1
     stopped = was_stopped_in_order(metadata, cleanly, _running(audited.cluster, cleanly), losing)
     since = utc(leaderless_since_ms(metadata))

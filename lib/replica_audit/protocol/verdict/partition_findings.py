@@ -103,7 +103,7 @@ def was_stopped_in_order(
         metadata: of a partition without a leader.
         stopped_cleanly: the replicas whose copies have the marker of a clean shutdown.
         runs: of every broker of the cluster, as far as it is known, whether it runs.
-        losing: the replicas that others follow only by truncating what nobody else holds: one of before an unclean election, say.
+        losing: the replicas that others follow only by truncating what nobody else holds, or never: one of before an unclean election, say.
     """
     electable = set(metadata.isr or metadata.elr)
     return bool(electable) and electable <= set(stopped_cleanly) and bool(runs) and not any(runs) and not electable & set(losing)
