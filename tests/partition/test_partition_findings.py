@@ -137,6 +137,18 @@ def test_a_directory_of_an_earlier_topic_has_other_epochs(tmp_path: Path) -> Non
 
 # --- real files: what fires, and nothing else ---------------------------------------------------------------------------------------------
 
+
+@pytest.mark.parametrize(("held", "is_stopped"), [(LATER, True), ([COMMON[0], LATER[-1]], False)])
+def test_a_cluster_whose_last_leader_lacks_records_in_the_middle_was_not_stopped_in_order(
+    tmp_path: Path, held: list[tuple[int, int, int]], *, is_stopped: bool
+) -> None:
+    root = _metadata(_write(tmp_path, {1: held, 2: LATER}, high_watermarks={1: 15, 2: 15}), -1, epoch=1, brokers=[1, 2], isr=[1])
+    for log_dir in root.glob("broker-*/data-0"):
+        (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":9}')
+    (row,) = _found(in_process.audit(root), "offline_partition")
+    assert (row["cluster_stopped"], row["severity"]) == (is_stopped, "warning" if is_stopped else "error")
+
+
 # of every real cluster: brokers 2 and 3 killed, and a cluster that was stopped as a whole
 FIRES = {"jbod-and-leftovers/before": ("error", {"jb-1", "jb-4"}), "clean-in-sync/stopped": ("warning", None)}
 ROOTS = [path for when in ("before", "after", "stopped") for path in sorted(SHARED.glob(f"*/{when}"))]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from replica_audit.model import PartitionMetadata
-from replica_audit.protocol.cluster.leadership import latest
+from replica_audit.protocol.cluster.leadership import InferredBecause, inferred_because, latest
 from replica_audit.protocol.cluster.metadata_image import METADATA_LOG
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.verdict import Judgement, Verdict, judge
@@ -407,12 +407,20 @@ def _claim(source: str, leader: int, leader_epoch: int, **fields: Any) -> Partit
     return PartitionMetadata(source=source, leader=leader, leader_epoch=leader_epoch, **ordinary | fields)
 
 
+def test_of_two_leaders_of_one_epoch_neither_is_believed() -> None:
+    found = latest([_claim("cluster-metadata", 1, 5), _claim(METADATA_LOG, 2, 5, log_epoch=4, log_end_offset=9)])
+    assert found is not None
+    assert (found.leader, found.isr, found.no_leader) == (-1, (), False)
+    assert inferred_because(found, outdated=False) == InferredBecause.LEADER_NOT_NAMED
+
+
 @pytest.mark.parametrize(
     ("in_file", "in_log", "leader"),
     [
         pytest.param((-1, 5), (2, 5), 2, id="the file leaves it out"),
-        pytest.param((1, 5), (2, 5), 1, id="the file tells it"),
-        pytest.param((0, 5), (2, 5), 0, id="broker 0 is one"),
+        pytest.param((1, 5), (1, 5), 1, id="both tell it"),
+        pytest.param((0, 5), (0, 5), 0, id="broker 0 is one"),
+        pytest.param((1, 5), (2, 4), 1, id="the log knows an earlier one"),
         pytest.param((-1, 5), (2, 4), -1, id="the log knows an earlier epoch's"),
         pytest.param((-1, 5), (-1, 5), -1, id="nobody leads"),
         pytest.param((1, 5), (-1, 5), 1, id="the log leaves it out"),

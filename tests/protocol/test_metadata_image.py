@@ -485,7 +485,7 @@ def test_one_claim_is_taken_as_it_is():
     ],
 )
 def test_the_file_counts_unless_the_log_is_newer(file, log, winner):
-    in_file = claim(FILE, 2, file["epoch"], known_at_ms=file.get("at", TIME), isr=(2, 3))
+    in_file = claim(FILE, 3, file["epoch"], known_at_ms=file.get("at", TIME), isr=(2, 3))
     in_log = claim(LOG, 3, log["epoch"], known_at_ms=log.get("at", TIME), isr=(3,), elr=(1,), log_epoch=4, log_end_offset=9)
     expected = {FILE: in_file, LOG: in_log}[winner]
     for claims in itertools.permutations([in_file, in_log]):
@@ -549,9 +549,9 @@ def test_of_several_copies_the_one_that_reaches_farthest_counts():
 
 
 def test_the_longest_copy_is_held_against_the_file():
-    found = latest([*copies(), claim(FILE, 9, 1, known_at_ms=TIME)])
+    found = latest([*copies(), claim(FILE, 1, 1, known_at_ms=TIME)])
     assert found is not None
-    assert (found.source, found.leader) == (FILE, 9), "copies 2 to 4 name later epochs, but they are behind"
+    assert (found.source, found.leader) == (FILE, 1), "copies 2 to 4 name later epochs, but they are behind"
 
 
 # --- what proves that records were committed ---

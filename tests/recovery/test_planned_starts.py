@@ -55,6 +55,24 @@ def test_a_broker_that_runs_and_would_be_elected_instead_is_stopped_and_started_
     assert refused.why.startswith("broker 1 runs and would be elected instead; if it stops")
 
 
+def test_a_broker_that_runs_is_elected_though_it_must_not_be_restarted() -> None:
+    """Else broker 3, which other partitions need, leads with 9 records less as soon as it starts."""
+    nobody = offline("t", candidate(1, **UNCLEAN, broker_up=True), candidate(3, **CLEAN), isr=(3,))
+    other = offline("u", candidate(3, rank=1, in_isr=True, election="clean"), isr=(3,))
+    bad = row(ReplicaStart, topic="v", partition=0, broker_id=1, outcome="repair-first", because=(str(StartBecause.TORN_END),))
+    there = (*roles("t", 1, 3), *roles("u", 3), *roles("v", 1, leader=1, isr=(1,)))
+    found = facts(offline=(nobody, other), roles=there, broker_starts=(_seen(1, runs=True), _seen(3, runs=False)), starts=(bad,))
+    made = planned(found)
+    assert [one for one in actions(made) if isinstance(one, StartBroker | Elect)] == [
+        Elect(("t", 0), 1),
+        StartBroker(3),
+        Elect(("u", 0), 3, is_clean=True),
+    ]
+    elected = next(step for step in made.steps if step.title.startswith("Elect broker 1: leads 1 partition"))
+    assert not any("start broker 1" in line for line in elected.commands)
+    assert [one.what for one in made.refusals] == ["restart broker 1 because of"]
+
+
 def test_an_unclean_election_of_a_whole_topic_gives_no_other_partition_a_leader() -> None:
     """Before Kafka 2.4: broker 2 would lead t-1 as well, where broker 3 loses less."""
     first = offline("t", candidate(2, **UNCLEAN), candidate(3, **CLEAN), isr=(3,))

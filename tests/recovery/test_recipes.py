@@ -31,6 +31,7 @@ from replica_audit.recovery.steps import (
     SetAside,
     Stage,
     StartBroker,
+    StopBroker,
     TakeOut,
 )
 from replica_audit.rows.starts import BrokerStart, ReplicaStart
@@ -195,6 +196,22 @@ def test_a_log_without_topic_id_gets_that_of_a_replica_with_the_same_records(tmp
     assert (StartBroker(1) in of(plan, StartBroker)) is named
     written = [file.content for file in plan.files if file.name.endswith("partition.metadata")]
     assert written == ([(other / "partition.metadata").read_text()] if named else [])
+
+
+@pytest.mark.parametrize("anybody_has_one", [True, False])
+def test_a_leader_that_runs_without_its_topic_id_is_not_restarted_without_the_file(tmp_path: Path, anybody_has_one: bool) -> None:
+    root = copied(LOSS.with_name("clean-in-sync"), tmp_path / "cluster")
+    told = json.loads((root / "cluster-metadata.json").read_text())
+    topic, leader = next((one["topic"], one["partitions"][0]["leader"]) for one in told["topics"] if not one["topic"].startswith("__"))
+    for path in root.glob(f"broker-{leader if anybody_has_one else '*'}/data-0/{topic}-0/partition.metadata"):
+        path.unlink()
+    _brokers, because, plan = outcomes(root)
+    assert because[topic, 0, leader] == {"becomes-stray"}
+    assert (NameTopic((topic, 0, leader)) in of(plan, NameTopic)) is anybody_has_one
+    assert ({leader} <= {one.broker for one in of(plan, StopBroker) if isinstance(one, StopBroker)}) is anybody_has_one
+    refused = [one for one in plan.refusals if one.what == f"restart broker {leader} because of"]
+    assert [one.of for one in refused] == ([] if anybody_has_one else [((topic, 0),)])
+    assert not any("is stopped, and stays so" in one.what for one in plan.presumptions), "nobody is asked to stop it before the copy"
 
 
 def test_a_log_without_topic_id_of_a_partition_without_a_leader_is_judged_once_it_has_one(tmp_path: Path) -> None:

@@ -233,7 +233,8 @@ class _Maker:
 
     def one(self, broker: int) -> PlanStep:
         """A broker that leads something, or has files to correct."""
-        rows, logs, torn = self.order.led_by(broker), self.corrected.get(broker, ()), self.torn.get(broker, [])
+        rows = [one for one in self.order.led_by(broker) if self.state.leaders.get(key_of(one.partition), broker) == broker]
+        logs, torn = self.corrected.get(broker, ()), self.torn.get(broker, [])
         aside = self.aside.get(broker, {})
         work = self._work(broker)
         clean = [one for one in rows if one.choice.election == ElectionType.CLEAN]

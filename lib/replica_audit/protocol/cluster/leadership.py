@@ -26,7 +26,7 @@ class Leadership(NamedTuple):
 
 
 class InferredBecause(StrEnum):
-    """Why a leader is inferred: there is no metadata of the partition, a log knows a later epoch, or the metadata names no leader."""
+    """Why a leader is inferred: no metadata, a log with a later epoch, metadata that names no leader, or two of one epoch."""
 
     NO_METADATA = "no-metadata"
     METADATA_OUTDATED = "metadata-outdated"
@@ -97,7 +97,8 @@ def latest(claims: Sequence[PartitionMetadata], log_end: tuple[int, int] = (-1, 
     Of the copies of the log the longest one counts, which reaches `log_end` (epoch, end offset). The file wins over it unless the log knows
     a newer leader epoch, or the same epoch with a change after the file was written. Of two topic ids under one name the log's counts if
     that topic was created after the file was written. Leader, epoch and ISR come from one source; what the file leaves out of an epoch that
-    both know, the log tells. `compacted` holds if any of the two says so, the history of elections is the log's.
+    both know, the log tells. Where the two name different leaders of one epoch, which has one in Kafka, nobody is taken for the leader.
+    `compacted` holds if any of the two says so, the history of elections is the log's.
     """
     # a partition that only shorter copies know was removed
     logs = [claim for claim in claims if claim.source == METADATA_LOG and _reach(claim) >= log_end]
@@ -121,6 +122,8 @@ def latest(claims: Sequence[PartitionMetadata], log_end: tuple[int, int] = (-1, 
     history = {name: getattr(log, name) for name in ("elections", "isr_changes", "min_isr", "ever_replicas")}
     retention = file.delete_retention_ms if log.delete_retention_ms is None else log.delete_retention_ms
     unclean = file.unclean_leader_election if log.unclean_leader_election is None else log.unclean_leader_election
+    if log.leader_epoch == file.leader_epoch >= 0 and min(log.leader, file.leader) >= 0 and log.leader != file.leader:
+        best = without_leader(best)
     return replace(
         best,
         compacted=file.compacted or log.compacted if log.compacted is not None else file.compacted,

@@ -62,5 +62,5 @@ def caveat(one: ReplicaVerdict) -> str:
         case InferredBecause.METADATA_OUTDATED:
             return "The leader is inferred from the logs: one of them has a leader epoch that the metadata in the input does not know yet."
         case InferredBecause.LEADER_NOT_NAMED:
-            return "The leader is inferred from the logs: the metadata in the input does not name it."
+            return "The leader is inferred from the logs: the metadata in the input does not name it, or names two of one epoch."
     return "The leader is inferred from the logs."
