@@ -900,7 +900,7 @@ def test_where_partitions_contradict_each_other_the_smaller_loss_gives_way() -> 
     assert json.loads(files(plan)["elect-unclean.json"])["partitions"] == [{"topic": "b", "partition": 0}]
     (refusal,) = plan.refusals
     assert (refusal.what, refusal.of) == ("elect broker 1 for", (("a", 0),))
-    assert "when broker 2 starts it leads by itself, and that loses 3 records" in refusal.why
+    assert "broker 2 leads instead, and that loses 3 records" in refusal.why
     alone = plan_of(replace(found, offline=found.offline[:1]), RE_READ)
     assert not alone.refusals, "without the other one there is no contradiction"
 

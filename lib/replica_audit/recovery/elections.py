@@ -156,7 +156,8 @@ def refusals_of_elections(facts: RecoveryFacts, order: StartOrder, waiting: Coll
     """Elections that are refused, and those that the order has no place for."""
     for key, why in _judged(facts, waiting)[1].items():
         yield PlanRefusal(what="elect a leader of", of=(key,), why=why)
-    yield from map(_crossed, order.crossed)
+    planned = {key_of(one.partition) for one in order.leaders}
+    yield from (_crossed(one, is_planned=key_of(one.partition) in planned) for one in order.crossed)
 
 
 def _no_choice(facts: RecoveryFacts, one: RunFinding) -> str:
@@ -225,10 +226,12 @@ def total_price(facts: RecoveryFacts, rows: Sequence[PlannedLeader]) -> str:
     return f"{said if lost else 'loses nothing that any copy holds'}, and what only {brokers_shown(unknown)} held"
 
 
-def _crossed(one: CrossedLeader) -> PlanRefusal:
+def _crossed(one: CrossedLeader, *, is_planned: bool) -> PlanRefusal:
     then = "it stays offline: audit again afterwards"
     if one.instead is not None:
-        then = f"broker {one.instead.candidate_id} leads instead, and that {price(one.instead)}"
+        leads = "broker {} leads instead" if is_planned else "when broker {} starts it leads by itself"
+        lost = f"that {price(one.instead)}" if one.instead.rank is not None else "what that loses is not known"
+        then = f"{leads.format(one.instead.candidate_id)}, and {lost}"
     why = f"it would have to lead before brokers start that must lead other partitions before it; {then}"
     return PlanRefusal(
         what=f"elect broker {one.choice.candidate_id} for", of=(key_of(one.partition),), why=f"it {price(one.choice)}, but {why}"
