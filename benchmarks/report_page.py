@@ -238,22 +238,6 @@ class LargeRun:
             }
         )
 
-    def _of_what_if_rules(self) -> Columns:
-        bad = {name: values[self._cut()] for name, values in self._pairs().items() if name != "leader_source"}
-        size = 8 * self.findings
-        rules = ["high-watermark", "kip-101", "kip-279", "truncate-on-fetch", "unknown-offset-rounds", "epoch-sequence-exchange"]
-        rules += ["high-watermark-epoch", "leave-isr-on-preferred-election"]
-        return {name: np.repeat(values, 8) for name, values in bad.items()} | {
-            "rule": np.tile(rules, self.findings),
-            "accepted": np.arange(size) % 8 < 4,
-            "truncation_offset": np.repeat(self.base[self.is_bad], 8) + CUT,
-            "falls_back_to_high_watermark": np.zeros(size, bool),
-            "round_trips": np.ones(size, np.int32),
-            "request_bytes": np.full(size, 8),
-            "response_bytes": np.full(size, 18),
-            "reason": _same("truncates to 800, fetches from 800", size),
-        }
-
     def _of_findings(self) -> Columns:
         verdicts, is_cut = self._of_replica_verdicts(), self._cut()
         code, topic, partition, broker = (verdicts[name][is_cut] for name in ("verdict", "topic", "partition", "follower_id"))

@@ -64,7 +64,7 @@ def test_a_partition_that_is_not_there_is_the_commands_sentence(full: Run, billi
 def test_rounds_are_those_of_the_table(full: Run) -> None:
     rounds = full.partition("ledger-0").rounds()
     names = ["requested_epoch", "answered_epoch", "answered_end_offset", "truncate_to", "complete", "decided_by"]
-    for row in full.truncation_points(topic="ledger", partition=0).to_dict("records"):
+    for row in full.truncation_points(topic="ledger", partition=0, kind="protocol").to_dict("records"):
         own = rounds[rounds["protocol"] == row["protocol"]]
         found = [{name: plain(value) for name, value in asked.items()} for asked in own[names].to_dict("records")]
         assert found == [{name: answer[name] for name in names} for answer in row["rounds"]]
@@ -196,7 +196,7 @@ def test_the_lineage_marks_what_the_tables_say(full: Run, billing: Partition) ->
     watermarks = full.replicas(topic="billing", partition=0, state="current").set_index("broker_id")["high_watermark"]
     assert (at["leader 2", "high watermark"], at["follower 1", "high watermark"]) == (watermarks[2], watermarks[1])
     cuts = {row["offset"]: row["detail"] for row in marks if row["mark"].startswith("cut")}
-    points = full.truncation_points(topic="billing", partition=0)
+    points = full.truncation_points(topic="billing", partition=0, kind="protocol")
     assert set(cuts) == set(points["truncation_offset"].dropna())
     for point in points.dropna(subset=["truncation_offset"]).to_dict("records"):
         assert point["protocol"] in cuts[point["truncation_offset"]]

@@ -243,7 +243,7 @@ def test_it_never_changes_what_is_said_of_followers(tmp_path: Path) -> None:
     for root in ("with", "without"):
         _metadata(tmp_path / root, replicas=[1, 2], isr=[1, 2])
         tables[root] = in_process.audit(tmp_path / root, settings=asked)
-    for table in ("replica_verdicts", "truncation_points", "epoch_end_offsets", "what_if_leaders", "what_if_rules", "epoch_start_offsets"):
+    for table in ("replica_verdicts", "truncation_points", "epoch_end_offsets", "what_if_leaders", "epoch_start_offsets"):
         said = [json.dumps(tables[root][table], default=str).replace(f"/{root}/", "/") for root in ("with", "without")]
         assert said[0] == said[1], table
     assert len(tables["with"]["future_replicas"]) == 1

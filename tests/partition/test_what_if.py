@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 
 from replica_audit.config import Settings
+from replica_audit.rows.codes import Protocol
 from tests.formats import kafka_files
 from tests.protocol import logs
 from tests.protocol.lineages import Partition, partitions
@@ -528,23 +529,24 @@ def test_random_lineages_by_every_record(found: Partition) -> None:
 
 def test_rules_side_by_side_only_where_a_follower_is_cut_or_differs() -> None:
     tables = in_process.audit(SAMPLE / "three-way")
-    pairs = {(row["topic"], row["partition"], row["leader_id"], row["follower_id"]) for row in tables["what_if_rules"]}
+    rejected = [row for row in tables["truncation_points"] if row["kind"] == "rejected"]
+    pairs = {(row["topic"], row["partition"], row["leader_id"], row["follower_id"]) for row in rejected}
     assert pairs == {("stock", partition, 1, follower) for partition in (0, 1, 2) for follower in (2, 3)}
-    accepted = {(row["partition"], row["follower_id"], row["rule"]): row for row in tables["what_if_rules"] if row["accepted"]}
-    points = {
-        (row["partition"], row["follower_id"], row["protocol"]): row for row in tables["truncation_points"] if row["topic"] == "stock"
-    }
-    assert accepted.keys() == points.keys()
-    for key, row in accepted.items():
-        for column in ("truncation_offset", "falls_back_to_high_watermark", "round_trips"):
-            assert row[column] == points[key][column]
-    rejected = Counter(row["rule"] for row in tables["what_if_rules"] if not row["accepted"])
     names = "unknown-offset-rounds epoch-sequence-exchange high-watermark-epoch leave-isr-on-preferred-election"
-    assert rejected == dict.fromkeys(names.split(), 6)
+    assert Counter(row["protocol"] for row in rejected) == dict.fromkeys(names.split(), 6)
+    for row in rejected:
+        assert row["reason"] and row["applies"] is False
+        assert row["request_bytes"] >= 8 * row["epoch_requests"]
+        assert {row[name] for name in ("fetcher_fails", "rounds", "removed_offsets", "still_diverged", "catches_up")} == {None}
+    built = [row for row in tables["truncation_points"] if row["kind"] == "protocol" and row["topic"] == "stock"]
+    assert Counter(row["protocol"] for row in built) == dict.fromkeys(map(str, Protocol), 6)
+    for row in built:
+        assert (row["reason"], row["epoch_requests"]) == (None, row["round_trips"])
 
 
 def test_a_clean_cluster_has_no_rules_to_compare() -> None:
-    assert not in_process.audit(SAMPLE / "clean-in-sync")["what_if_rules"]
+    points = in_process.audit(SAMPLE / "clean-in-sync", settings=Settings(detail="all"))["truncation_points"]
+    assert {row["kind"] for row in points} == {"protocol"}
 
 
 @pytest.mark.parametrize(

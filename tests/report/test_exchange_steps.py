@@ -47,7 +47,7 @@ def test_it_goes_as_the_rules_say(c: Comparison) -> None:
         said = list(exchange_steps(row))
         assert (row.fetch_offset, row.stuck) == (truncation.fetch_offset, truncation.stuck)
         answered = [step for step in said if step.number is not None]
-        assert [step.number for step in answered] == list(range(1, len(row.rounds) + 1))
+        assert [step.number for step in answered] == list(range(1, len(row.rounds or ()) + 1))
         asked = [step for step in truncation.steps if step.request in (EpochRequest.FETCH, EpochRequest.OFFSET_FOR_LEADER_EPOCH)]
         for step, by_rule in zip(answered, asked, strict=False):
             assert (step.case, step.truncate_to, step.log_end_offset) == (by_rule.case, by_rule.truncate_to, by_rule.log_end_offset)

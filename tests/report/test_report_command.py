@@ -139,7 +139,7 @@ class TestWhatItWrites:
 
 class TestWhatAWarehouseMayLack:
     def test_tables_of_which_nothing_was_written(self, warehouse: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        for table in ("leader_epochs", "consumer_impacts", "what_if_leaders", "what_if_rules", "replica_roles", "input_errors", "findings"):
+        for table in ("leader_epochs", "consumer_impacts", "what_if_leaders", "replica_roles", "input_errors", "findings"):
             shutil.rmtree(warehouse / table)
         forget_rows_of_tables(warehouse)
         assert cli.main(["report", "--output", "page.html"]) == 0

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 
 from replica_audit.protocol.comparison.pair import Comparison
-from replica_audit.protocol.exchange.alternatives import what_if
+from replica_audit.protocol.exchange.alternatives import traffic, what_if
+from replica_audit.protocol.exchange.replay import RULES
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.explanation import explain
 from replica_audit.report.facts.question import Question
@@ -53,11 +54,13 @@ def rule(name: str, **changed: Any) -> Row:
         | {
             "leader_id": 1,
             "follower_id": 2,
-            "rule": name,
-            "accepted": name in list(Protocol),
+            "leader_source": "cluster-metadata",
+            "kind": "rejected",
+            "protocol": name,
+            "applies": False,
             "truncation_offset": None,
             "falls_back_to_high_watermark": False,
-            "round_trips": 1,
+            "epoch_requests": 1,
             "request_bytes": 8,
             "response_bytes": 14,
             "reason": f"because of {name}",
@@ -66,39 +69,41 @@ def rule(name: str, **changed: Any) -> Row:
     )
 
 
-def with_rules(c: Comparison, protocols: list[Row]) -> dict[str, list[Row]]:
-    """The tables with the rejected alternatives as they are computed."""
+def with_rules(c: Comparison) -> dict[str, list[Row]]:
+    """The tables with what the questions cost, and the rejected alternatives, as they are computed."""
+    costs = {str(protocol): traffic(of(c.leader.as_leader(), c.follower.as_follower())) for protocol, of in RULES.items()}
     outcomes = what_if(c.leader.as_leader(), c.follower.as_follower())
     rejected = [
         rule(
             str(outcome.alternative),
             truncation_offset=outcome.truncation_offset,
             falls_back_to_high_watermark=outcome.falls_back_to_high_watermark,
-            round_trips=outcome.round_trips,
+            epoch_requests=outcome.round_trips,
             request_bytes=outcome.request_bytes,
             response_bytes=outcome.response_bytes,
             reason=outcome.reason,
         )
         for outcome in outcomes
     ]
-    return tables_of(c) | {"what_if_rules": [*protocols, *rejected]}
+    tables = tables_of(c)
+    names = ("epoch_requests", "request_bytes", "response_bytes")
+    points = [row | dict(zip(names, costs[row["protocol"]], strict=True)) for row in tables["truncation_points"]]
+    return with_points(tables | {"truncation_points": points}, rejected)
+
+
+def with_points(tables: dict[str, list[Row]], more: list[Row]) -> dict[str, list[Row]]:
+    return tables | {"truncation_points": [*tables["truncation_points"], *more]}
 
 
 @given(comparisons())
 def test_any_two_replicas_fit(c: Comparison) -> None:
-    text = told(with_rules(c, [rule("kip-101")]))
+    text = told(with_rules(c))
     assert text.count("high-watermark-epoch  ") <= 1
 
 
 def test_the_numbers_are_the_documents() -> None:
     """docs/protocol.md, scenario 1 with n = 20: cut; requests; bytes asked + answered."""
-    built = [
-        rule("high-watermark", truncation_offset=11, falls_back_to_high_watermark=True, round_trips=0, request_bytes=0, response_bytes=0),
-        rule("kip-101"),
-        rule("kip-279", truncation_offset=11, response_bytes=18),
-        rule("truncate-on-fetch", truncation_offset=11, request_bytes=4, response_bytes=12),
-    ]
-    text = told(with_rules(scenario_1(20, Protocol.KIP_101), built))
+    text = told(with_rules(scenario_1(20, Protocol.KIP_101)))
     said = section(text, TITLE)
     assert said.startswith(f"{TITLE} (> applies here, x rejected by KIP-279) ")
     rows = (
@@ -115,7 +120,7 @@ def test_why_is_told_where_an_alternative_cuts_elsewhere() -> None:
         rule("high-watermark-epoch", truncation_offset=3),
         rule("leave-isr-on-preferred-election", truncation_offset=11),
     ]
-    said = section(told(tables_of(scenario_1(20, Protocol.KIP_279)) | {"what_if_rules": rules}), TITLE)
+    said = section(told(with_points(tables_of(scenario_1(20, Protocol.KIP_279)), rules)), TITLE)
     assert said.endswith(
         "high-watermark-epoch: because of high-watermark-epoch leave-isr-on-preferred-election: because of leave-isr-on-preferred-election"
     )
@@ -132,7 +137,7 @@ def test_without_rules_the_protocols_stand_alone() -> None:
 
 def test_rules_of_another_follower_are_not_this_ones() -> None:
     tables = tables_of(scenario_1(20, Protocol.KIP_101))
-    assert told(tables | {"what_if_rules": [rule("epoch-sequence-exchange", follower_id=3)]}) == told(tables)
+    assert told(with_points(tables, [rule("epoch-sequence-exchange", follower_id=3)])) == told(tables)
 
 
 KIP_279_STEPS = "The steps of KIP-101 (4.2 to 4.6 as KIP-279 has them, its numbers in brackets)"

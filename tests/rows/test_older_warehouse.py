@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from replica_audit import cli
 from replica_audit.config import Settings
 from replica_audit.past.run import PastRun
-from replica_audit.rows import AUDIT_RUNS, FINDINGS, TABLES, Table
+from replica_audit.rows import AUDIT_RUNS, FINDINGS, TABLES, TRUNCATION_POINTS, Table
 from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.encoding import row_of
 from replica_audit.rows.records import Difference, DifferenceKind, HeldRecord
@@ -74,6 +74,8 @@ def test_a_table_that_it_lacks_is_empty(older: Path, table: Table) -> None:
     assert not len(PastRun(WarehouseTables(str(older)), "older").read(table, table.names))
 
 
+_KEYS = ("cluster_id", "topic", "partition", "leader_id", "follower_id")
+_COSTS = ("truncation_offset", "falls_back_to_high_watermark", "request_bytes", "response_bytes")
 _PAIR = {"run_id": "first", "cluster_id": "c", "topic": "t", "partition": 0, "leader_id": 1, "follower_id": 2}
 _KEY = {"cause": "key-missing", "broker_id": 2, "key_hash": "00ff", "leader": {"offset": 7, "timestamp_ms": 5, "is_tombstone": False}}
 _SIZES = {"timestamp_ms": 6, "key_bytes": 1, "key_hash": "aa", "value_bytes": 2, "value_hash": "bb", "headers_hash": "cc", "key": "k"}
@@ -110,6 +112,22 @@ def test_what_had_tables_of_its_own_is_read_in_the_table_that_has_it_now(tmp_pat
     assert not WarehouseTables(str(warehouse)).rows("differences", Difference, run_id="now")
 
 
+def test_its_rules_stand_beside_its_protocols(older: Path) -> None:
+    rules = DeltaTable(str(older / "what_if_rules")).to_pyarrow_table().to_pylist()
+    stored = DeltaTable(str(older / "truncation_points")).to_pyarrow_table().to_pylist()
+    found = WarehouseTables(str(older)).of_table(TRUNCATION_POINTS, TRUNCATION_POINTS.names, run_id="older").to_pylist()
+    points = {tuple(row[name] for name in (*_KEYS, "protocol")): row for row in found}
+    assert len(points) == len(found) == len(stored) + sum(not rule["accepted"] for rule in rules)
+    assert {rule["accepted"] for rule in rules} == {True, False}
+    for rule in rules:
+        point = points[tuple(rule[name] for name in (*_KEYS, "rule"))]
+        assert (point["kind"], point["reason"]) == ((None, None) if rule["accepted"] else ("rejected", rule["reason"]))
+        assert [point[name] for name in ("epoch_requests", *_COSTS)] == [rule[name] for name in ("round_trips", *_COSTS)]
+    for row in stored:
+        point = points[tuple(row[name] for name in (*_KEYS, "protocol"))]
+        assert [point[name] for name in ("applies", "removed_offsets")] == [row[name] for name in ("applies", "removed_offsets")]
+
+
 def test_its_report_is_told(older: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["report", "--warehouse", str(older), "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -118,6 +136,7 @@ def test_its_report_is_told(older: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_run_goes_on_where_it_ended(older: Path) -> None:
+    shutil.rmtree(older / "truncation_points")  # an audit would alter it, by Spark
     write_warehouse(older, DATA / "sample" / "committed-loss", run_id="now", started_at=LATER, settings=Settings(what_if_leaders=True))
     found = PastRun(WarehouseTables(str(older)), "now").read(FINDINGS, ["status", "first_seen_run_id", "code"]).to_pylist()
     assert found

@@ -121,7 +121,7 @@ class Partition:
             | {"decided_by": None if asked.decided_by is None else str(asked.decided_by)}
             for one in self._answer(follower).followers
             for point in one.points
-            for number, asked in enumerate(point.rounds, 1)
+            for number, asked in enumerate(point.rounds or (), 1)
         ]
         types = {"follower_id": "Int32", "applies": "boolean", "round": "Int64", "complete": "boolean", "decided_by": "string"}
         types |= {"requested_epoch": "Int32", "answered_epoch": "Int32", "answered_end_offset": "Int64", "truncate_to": "Int64"}

@@ -81,7 +81,7 @@ class Run:
         return self.table("epoch_start_offsets", **chosen)
 
     def truncation_points(self, **chosen: Any) -> Any:
-        """`truncation_points`: four rows per leader and follower, one for each protocol. Spark's frame has those that are stored."""
+        """`truncation_points`: one row per leader, follower and rule. Spark's frame has those that are stored."""
         return self.table("truncation_points", **chosen)
 
     def lookups(self, name: str, *, cluster: str | None = None, **chosen: Any) -> Any:

@@ -10,7 +10,7 @@ from replica_audit.formats.log_dir.names import METADATA_TOPIC
 from replica_audit.model import ReplicaFiles
 from replica_audit.partition.choices.futures import future_rows
 from replica_audit.partition.choices.once_corrected import followers_once_corrected
-from replica_audit.partition.choices.what_if import Cut, begin_row, cuts_since, leader_rows, rule_rows, without_log, without_set_aside
+from replica_audit.partition.choices.what_if import Cut, begin_row, cuts_since, leader_rows, rejected_rows, without_log, without_set_aside
 from replica_audit.partition.findings.acknowledging import acknowledging_all
 from replica_audit.partition.findings.audited import Audited, ComparedPairs
 from replica_audit.partition.findings.consumers import as_groups_find_it, impact_rows, is_election_open
@@ -194,7 +194,6 @@ class PartitionAudit:
             epoch_end_offsets=made.lookups,
             truncation_points=made.points,
             replica_verdicts=made.verdicts,
-            what_if_rules=made.rules,
             what_if_leaders=choices,
             replica_roles=roles,
             future_replicas=list(future_rows(self.loaded, self.context, self.cluster.moves)),
@@ -430,12 +429,11 @@ class PartitionAudit:
             )
             cuts, verdict = pairs.compare(pair, measured)
             verdict = with_empty_side(verdict, pair.leader.loaded, pair.follower.loaded)
-            made.points += cuts
+            made.points += (*cuts, *rejected_rows(pair, measured, self.metadata))
             made.verdicts.append(verdict)
             made.differences += record_rows(pair, measured, show_keys=self.cluster.show_keys)
             made.cuts |= cuts_since(measured)
             made.lookups += pairs.lookup_rows(pair.keys, pair.leader.replica.as_leader(), pair.follower.replica.as_follower())
-            made.rules += rule_rows(pair, measured, self.metadata)
             made.same_batches += [follower_id] if measured.comparison.proven_equal else []
         return made
 

@@ -37,7 +37,7 @@ from replica_audit.rows.replicas import (
 )
 from replica_audit.rows.runs import AUDIT_RUNS, INPUT_ERRORS, ReportedProblem
 from replica_audit.rows.starts import BROKER_STARTS, REPLICA_STARTS, ReplicaStart
-from replica_audit.rows.what_if import WHAT_IF_LEADERS, WHAT_IF_RULES, WhatIfLeader, WhatIfRule
+from replica_audit.rows.what_if import WHAT_IF_LEADERS, WhatIfLeader
 
 # what the audit of one partition makes rows of
 OF_PARTITIONS: tuple[Table, ...] = (
@@ -50,7 +50,6 @@ OF_PARTITIONS: tuple[Table, ...] = (
     REPLICA_ROLES,
     FUTURE_REPLICAS,
     WHAT_IF_LEADERS,
-    WHAT_IF_RULES,
     LEADER_EPOCHS,
     LOGGED_INCIDENTS,
     CONSUMER_IMPACTS,
@@ -65,7 +64,7 @@ TABLES: tuple[Table, ...] = (AUDIT_RUNS, BROKER_STARTS, INPUT_ERRORS, *OF_PARTIT
 # what is part of another table now
 FORMER_TABLES: tuple[Table, ...] = tuple(
     Table(name=name, grain="", columns=(), constraints={})
-    for name in ("partition_fingerprints", "content_windows", "compaction_differences", "record_differences")
+    for name in ("partition_fingerprints", "content_windows", "compaction_differences", "record_differences", "what_if_rules")
 )
 # the tables whose rows are counted before they are visible
 COUNTED: tuple[Table, ...] = (*OF_PARTITIONS, INPUT_ERRORS)
@@ -86,7 +85,6 @@ class AuditedPartition:
     replica_roles: Sequence[ReplicaRole] = ()
     future_replicas: Sequence[FutureReplica] = ()
     what_if_leaders: Sequence[WhatIfLeader] = ()
-    what_if_rules: Sequence[WhatIfRule] = ()
     leader_epochs: Sequence[LeaderEpoch] = ()
     logged_incidents: Sequence[LoggedIncident] = ()
     consumer_impacts: Sequence[ConsumerImpact] = ()
@@ -126,7 +124,6 @@ __all__ = [
     "TABLES",
     "TRUNCATION_POINTS",
     "WHAT_IF_LEADERS",
-    "WHAT_IF_RULES",
     "AuditedPartition",
     "Column",
     "Table",

@@ -18,6 +18,13 @@ class Protocol(StrEnum):
     TRUNCATE_ON_FETCH = "truncate-on-fetch"
 
 
+class RuleKind(StrEnum):
+    """Whether a rule was in force in some version of Kafka, or is an alternative that KIP-279 rejected."""
+
+    PROTOCOL = "protocol"
+    REJECTED = "rejected"
+
+
 class EpochRequest(StrEnum):
     """What a follower asks its leader."""
 

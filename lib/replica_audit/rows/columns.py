@@ -75,7 +75,8 @@ class Table:
     """A Delta table. `constraints` maps a name to a CHECK expression that Spark, delta-rs and Python all know.
 
     `row` is the class of its rows; where that has no `run_id` and `cluster_id`, they are put in front of its columns. `widened` names the
-    constraints that older versions have narrower: in their tables they are replaced. `has_change_feed`: Delta's Change Data Feed tells
+    constraints that older versions have narrower: in their tables they are replaced; `relaxed` the columns that
+    may not be null there. `has_change_feed`: Delta's Change Data Feed tells
     consumers what each commit inserted and deleted.
     """
 
@@ -84,6 +85,7 @@ class Table:
     columns: tuple[Column, ...] = field(hash=False)
     constraints: Mapping[str, str] = field(hash=False)
     widened: tuple[str, ...] = ()
+    relaxed: tuple[str, ...] = ()
     has_change_feed: bool = False
     row: type[DataclassInstance] | None = field(default=None, compare=False)
 
@@ -175,6 +177,7 @@ def table(
     grain: str,
     constraints: Mapping[str, str] = MappingProxyType({}),
     widened: tuple[str, ...] = (),
+    relaxed: tuple[str, ...] = (),
     has_change_feed: bool = False,
 ) -> Table:
     """Return the table of a row class."""
@@ -186,6 +189,7 @@ def table(
         columns=columns,
         constraints={**PARTITION_CHECK, **constraints} if issubclass(row, OfPartition) else constraints,
         widened=widened,
+        relaxed=relaxed,
         has_change_feed=has_change_feed,
         row=row,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from replica_audit.frozen import made_quickly
-from replica_audit.rows.codes import Case, Cause, EpochRequest, FallsBack, OutOfRange
+from replica_audit.rows.codes import Case, Cause, EpochRequest, FallsBack, OutOfRange, RuleKind
 from replica_audit.rows.columns import (
     Bigint,
     Int,
@@ -333,44 +333,57 @@ EPOCH_END_OFFSETS = table(
 @made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncationPoint(OfPair):
-    """What one protocol makes a follower truncate."""
+    """What one protocol, or a rule that was rejected, makes a follower truncate."""
 
     leader_source: LeaderSource
-    protocol: Annotated[str, "high-watermark, kip-101, kip-279 or truncate-on-fetch"]
+    kind: Annotated[
+        RuleKind | None,
+        "protocol, or rejected: an alternative of KIP-279, of followers that are cut or differ; of these only the cut, the fallback and "
+        "the requests are known, the rest is null. Null: of an older version, a protocol",
+    ] = None
+    protocol: Annotated[
+        str,
+        "high-watermark, kip-101, kip-279 or truncate-on-fetch; of a rejected rule unknown-offset-rounds, epoch-sequence-exchange, "
+        "high-watermark-epoch or leave-isr-on-preferred-election",
+    ]
     applies: Annotated[bool, "whether the cluster runs this protocol"]
     truncation_offset: Annotated[Bigint | None, "offset to which the follower truncates its log; null: it does not"]
-    restart_offset: Annotated[Bigint | None, "the leader's log start, at which the follower restarts with an empty log; null: it does not"]
-    fetcher_fails: Annotated[bool, "whether the next fetch offset lies inside a batch of the leader, so that appending fails"]
-    round_trips: Annotated[Int, "requests to the leader before the fetch that brings records"]
+    restart_offset: Annotated[Bigint | None, "the leader's log start, at which it restarts with an empty log; null: it does not"] = None
+    fetcher_fails: Annotated[bool | None, "whether the next fetch offset lies inside a batch of the leader: appending fails"] = None
+    round_trips: Annotated[Int | None, "requests to the leader before the fetch that brings records"] = None
+    epoch_requests: Annotated[Int | None, "OffsetsForLeaderEpoch requests, or fetches that are answered with an epoch"] = None
+    request_bytes: Annotated[Bigint | None, "bytes of the partition in these requests"] = None
+    response_bytes: Annotated[Bigint | None, "bytes of the partition in their answers"] = None
     rounds: Annotated[
-        tuple[ExchangeRound, ...],
+        tuple[ExchangeRound, ...] | None,
         "the leader's answers in order. request: fetch or offset_for_leader_epoch. decided_by: the case of the rule: common-epoch, "
         "unknown-epoch (it asks again), later-epoch (above all of its own), no-epoch, undefined, records, out-of-range-longer, out-of-"
         "range-restart or out-of-range-again. log_end_offset: the follower's when it asks, where a fetch begins. own_epoch, "
         "own_end_offset: what its own table has for the answered epoch; null: not looked up, or none that high. out_of_range: why: "
         "epoch, below-start or beyond-end. dropped_epochs: those that the truncation removes from its table",
-    ]
+    ] = None
     falls_back_to_high_watermark: Annotated[bool, "whether the follower falls back to its high watermark"]
-    removed_offsets: Annotated[Bigint, "offsets from the start of the first truncated batch to the log end offset"]
-    still_diverged: Annotated[bool, "whether what remains after the truncation conflicts with the leader"]
-    catches_up: Annotated[bool | None, "whether its fetches then continue until it holds everything that the leader holds"]
+    removed_offsets: Annotated[Bigint | None, "offsets from the start of the first truncated batch to the log end offset"] = None
+    still_diverged: Annotated[bool | None, "whether what remains after the truncation conflicts with the leader"] = None
+    catches_up: Annotated[bool | None, "whether its fetches then continue until it holds everything that the leader holds"] = None
     physical_offset: Annotated[
         Bigint | None,
         "first offset that the files lose: the base offset of the batch that holds the truncation offset; the log start "
         "on a restart; null: nothing is truncated",
-    ]
-    fetch_offset: Annotated[Bigint | None, "where the follower fetches records again, or the offset to which an endless exchange returns"]
-    stuck: Annotated[bool | None, "whether the exchange never ends: the same request gets the same answer"]
-    ends_with_election: Annotated[bool | None, "whether it ends once the leader, which is down, is elected again"]
-    restarts_once_failed: Annotated[bool | None, "whether a restart after the failed fetch empties the log, so that it catches up"]
+    ] = None
+    fetch_offset: Annotated[Bigint | None, "where it fetches records again, or the offset to which an endless exchange returns"] = None
+    stuck: Annotated[bool | None, "whether the exchange never ends: the same request gets the same answer"] = None
+    ends_with_election: Annotated[bool | None, "whether it ends once the leader, which is down, is elected again"] = None
+    restarts_once_failed: Annotated[bool | None, "whether a restart after the failed fetch empties the log, so that it catches up"] = None
     fallback: Annotated[
         HighWatermarkFallback | None,
         "how it falls back to its high watermark, and after how many rounds; because: asks-nothing, undefined (the answer) or no-epochs; "
         "in_memory: its broker runs, so a newer one than the file's counts; truncate_to null: it truncates nothing",
-    ]
+    ] = None
     learnt_epochs: Annotated[
         tuple[AddedTableEntry, ...] | None, "entries that its later fetches add to its table; only for the protocol that applies"
-    ]
+    ] = None
+    reason: Annotated[str | None, "of a rejected rule: what happens, in one sentence"] = None
 
     @property
     def is_recorded(self) -> bool:
@@ -381,11 +394,16 @@ class TruncationPoint(OfPair):
 TRUNCATION_POINTS = table(
     TruncationPoint,
     name="truncation_points",
-    grain="four rows per leader and follower, one for each protocol; of partitions that are proven healthy only with --detail all",
+    grain="one row per leader, follower and rule: the four protocols, and of followers that are cut or differ the rejected alternatives of "
+    "KIP-279; of partitions that are proven healthy only with --detail all",
     constraints={
-        "known_protocol": "protocol IN ('high-watermark', 'kip-101', 'kip-279', 'truncate-on-fetch')",
-        "removes_what_is_there": "removed_offsets >= 0",
+        "known_kind": "kind IS NULL OR kind IN ('protocol', 'rejected')",
+        "known_protocol": "protocol IN ('high-watermark', 'kip-101', 'kip-279', 'truncate-on-fetch', 'unknown-offset-rounds', "
+        "'epoch-sequence-exchange', 'high-watermark-epoch', 'leave-isr-on-preferred-election')",
+        "removes_what_is_there": "removed_offsets IS NULL OR removed_offsets >= 0",
     },
+    widened=("known_protocol", "removes_what_is_there"),
+    relaxed=("fetcher_fails", "round_trips", "rounds", "removed_offsets", "still_diverged"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Tables that answer what would happen, had another broker led or another rule been in force."""
+"""The table that answers what would happen, had another broker led."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Annotated
 from replica_audit.rows.columns import (
     Bigint,
     Int,
-    OfPair,
     OfPartition,
     table,
 )
@@ -85,28 +84,4 @@ WHAT_IF_LEADERS = table(
     name="what_if_leaders",
     grain="one row per partition and replica that could lead it; with --what-if-leaders, and always of partitions without a leader",
     constraints={"rank_from_one": "rank IS NULL OR rank >= 1"},
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIfRule(OfPair):
-    """What a rule, in force or rejected, makes a follower do."""
-
-    rule: Annotated[
-        str, "a protocol, or unknown-offset-rounds, epoch-sequence-exchange, high-watermark-epoch or leave-isr-on-preferred-election"
-    ]
-    accepted: Annotated[bool, "whether Kafka was ever built so"]
-    truncation_offset: Annotated[Bigint | None, "offset to which the follower is cut; null: not cut"]
-    falls_back_to_high_watermark: Annotated[bool, "whether it falls back to its high watermark"]
-    round_trips: Annotated[Int | None, "OffsetsForLeaderEpoch requests, or fetches that are answered with an epoch"]
-    request_bytes: Annotated[Bigint | None, "bytes of the partition in these requests"]
-    response_bytes: Annotated[Bigint | None, "bytes of the partition in their answers"]
-    reason: Annotated[str, "what happens, in one sentence"]
-
-
-WHAT_IF_RULES = table(
-    WhatIfRule,
-    name="what_if_rules",
-    grain="one row per leader, follower that is cut or differs, and rule: the protocols and the rejected alternatives of KIP-279",
-    constraints={},
 )

@@ -1,4 +1,4 @@
-"""What would be had another replica led, or another rule been in force, as rows of `what_if_leaders` and `what_if_rules`."""
+"""What would be had another replica led, or another rule been in force, as rows of `what_if_leaders` and `truncation_points`."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ from replica_audit.protocol.comparison.commitment import Evidence
 from replica_audit.protocol.comparison.copied_earlier import as_truncated, has_truncated
 from replica_audit.protocol.comparison.pair import Comparison, catches_up, removal_start
 from replica_audit.protocol.epochs.lineage import Span, without
-from replica_audit.protocol.exchange.alternatives import traffic, what_if
+from replica_audit.protocol.exchange.alternatives import what_if
 from replica_audit.protocol.exchange.cuts import measure_loss
-from replica_audit.protocol.exchange.replay import Truncation
 from replica_audit.protocol.exchange.replica import Replica
 from replica_audit.protocol.verdict.partition_findings import election_type
 from replica_audit.protocol.verdict.verdict import Verdict, judge
-from replica_audit.rows.what_if import FollowerCut, WhatIfLeader, WhatIfRule
+from replica_audit.rows.codes import RuleKind
+from replica_audit.rows.pairs import TruncationPoint
+from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
 
 _RUNS = {"up": True, "paused": True, "down": False, "stopped": False}
 
@@ -334,45 +335,25 @@ def _loss(follower: Side, spans: Sequence[Span]) -> Loss:
     return Loss(spans=tuple(spans), records=records, size_bytes=size)
 
 
-def rule_rows(pair: Pair, measured: Measured, metadata: PartitionMetadata) -> Iterator[WhatIfRule]:
-    """The protocols and the rejected alternatives side by side; nothing for a pair that is not cut and does not differ."""
+def rejected_rows(pair: Pair, measured: Measured, metadata: PartitionMetadata) -> Iterator[TruncationPoint]:
+    """The rejected alternatives beside the protocols; nothing for a pair that is not cut and does not differ."""
     comparison = measured.comparison
     if comparison.cut is None and comparison.difference is None and comparison.effect.truncation.restart_offset is None:
         return
-    made = partial(
-        WhatIfRule,
-        topic=pair.keys.topic,
-        partition=pair.keys.partition,
-        leader_id=pair.keys.leader_id,
-        follower_id=pair.keys.follower_id,
-    )
-    for truncation in (effect.truncation for effect in measured.effects):
-        cost = traffic(truncation)
-        yield made(
-            rule=str(truncation.protocol),
-            accepted=True,
-            truncation_offset=truncation.truncation_offset,
-            falls_back_to_high_watermark=truncation.falls_back_to_high_watermark,
-            round_trips=cost.requests,
-            request_bytes=cost.request_bytes,
-            response_bytes=cost.response_bytes,
-            reason=_outcome(truncation),
-        )
     for outcome in what_if(pair.leader.replica.as_leader(), pair.follower.replica.as_follower(), with_preference(metadata)):
-        yield made(
-            rule=str(outcome.alternative),
-            accepted=False,
+        yield TruncationPoint(
+            topic=pair.keys.topic,
+            partition=pair.keys.partition,
+            leader_id=pair.keys.leader_id,
+            follower_id=pair.keys.follower_id,
+            leader_source=pair.leadership.source,
+            kind=RuleKind.REJECTED,
+            protocol=str(outcome.alternative),
+            applies=False,
             truncation_offset=outcome.truncation_offset,
-            falls_back_to_high_watermark=outcome.falls_back_to_high_watermark,
-            round_trips=outcome.round_trips,
+            epoch_requests=outcome.round_trips,
             request_bytes=outcome.request_bytes,
             response_bytes=outcome.response_bytes,
+            falls_back_to_high_watermark=outcome.falls_back_to_high_watermark,
             reason=outcome.reason,
         )
-
-
-def _outcome(truncation: Truncation) -> str:
-    if truncation.restart_offset is not None:
-        return f"empties its log and starts at {truncation.restart_offset}"
-    cut = truncation.truncation_offset
-    return f"fetches from {truncation.fetch_offset}" if cut is None else f"truncates to {cut}, fetches from {truncation.fetch_offset}"

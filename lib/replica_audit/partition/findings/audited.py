@@ -20,7 +20,7 @@ from replica_audit.rows.findings import BatchDamage, FoundFinding
 from replica_audit.rows.history import LoggedIncident
 from replica_audit.rows.pairs import EpochEndOffset, ReplicaVerdict, TruncationPoint
 from replica_audit.rows.records import DamagedBatch, Difference, OpenTransactionRow
-from replica_audit.rows.what_if import WhatIfLeader, WhatIfRule
+from replica_audit.rows.what_if import WhatIfLeader
 
 NOBODY, MOST_NESTED = -1, 5
 
@@ -120,7 +120,6 @@ class ComparedPairs:
     points: list[TruncationPoint] = field(default_factory=list)
     verdicts: list[ReplicaVerdict] = field(default_factory=list)
     lookups: list[EpochEndOffset] = field(default_factory=list)
-    rules: list[WhatIfRule] = field(default_factory=list)
     same_batches: list[int] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     cuts: dict[int, Cut] = field(default_factory=dict)

@@ -36,11 +36,12 @@ from replica_audit.protocol.comparison.pair import (
 )
 from replica_audit.protocol.epochs.epoch_table import EpochEntry, EpochTable, end_offset_for, kip101_end_offset_for
 from replica_audit.protocol.epochs.lineage import Span, covered
+from replica_audit.protocol.exchange.alternatives import traffic
 from replica_audit.protocol.exchange.cuts import Removal, measure_loss
 from replica_audit.protocol.exchange.replay import RULES, Step, Truncation, is_round
 from replica_audit.protocol.exchange.replica import Replica, ReplicaState
 from replica_audit.protocol.verdict.verdict import Judgement, Severity, Verdict, judge
-from replica_audit.rows.codes import Protocol
+from replica_audit.rows.codes import Protocol, RuleKind
 from replica_audit.rows.pairs import (
     AddedTableEntry,
     ContradictingLine,
@@ -356,6 +357,7 @@ def _truncation_row(pair: Pair, effect: Effect) -> TruncationPoint:
 
 def _point_row(keys: PairKeys, source: str, truncation: Truncation, *, applies: bool) -> Callable[..., TruncationPoint]:
     """A row of `truncation_points` but for what the batches tell; where that is not given, nothing goes, and the follower catches up."""
+    asked = traffic(truncation)
     return partial(
         TruncationPoint,
         topic=keys.topic,
@@ -363,8 +365,12 @@ def _point_row(keys: PairKeys, source: str, truncation: Truncation, *, applies: 
         leader_id=keys.leader_id,
         follower_id=keys.follower_id,
         leader_source=source,
+        kind=RuleKind.PROTOCOL,
         protocol=str(truncation.protocol),
         applies=applies,
+        epoch_requests=asked.requests,
+        request_bytes=asked.request_bytes,
+        response_bytes=asked.response_bytes,
         truncation_offset=truncation.truncation_offset,
         restart_offset=truncation.restart_offset,
         round_trips=truncation.round_trips,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from replica_audit.protocol.epochs.epoch_table import EpochEntry
 from replica_audit.protocol.epochs.lineage import History, Span
+from replica_audit.protocol.exchange.alternatives import Alternative
 from replica_audit.recovery.steps import Action, PlanRefusal
 from replica_audit.report.facts.partition_facts import (
     PartitionFacts,
@@ -18,13 +19,12 @@ from replica_audit.report.facts.partition_facts import (
     partition_facts,
 )
 from replica_audit.report.facts.question import Question, Subject, find
-from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange
+from replica_audit.rows.codes import Case, EpochRequest, FallsBack, OutOfRange, Protocol, RuleKind
 from replica_audit.rows.pairs import BatchMismatch, DifferingOffsets, ExchangeRound, HighWatermarkFallback, ReplicaVerdict, TruncationPoint
 from replica_audit.rows.records import Difference
 from replica_audit.rows.replicas import EpochStartOffset, ReplicaLog, SegmentEpoch
 from replica_audit.rows.runs import AuditRun, ReportedProblem
 from replica_audit.rows.starts import ReplicaStart
-from replica_audit.rows.what_if import WhatIfRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ def exchange_steps(point: TruncationPoint) -> Iterator[ExplainedStep]:
     fallback = point.fallback
     if fallback is not None and not fallback.after_round:
         yield _falls_back(fallback)
-    for number, answer in enumerate(point.rounds, 1):
+    for number, answer in enumerate(point.rounds or (), 1):
         yield from _step(number, answer)
         if fallback is not None and fallback.after_round == number:
             yield _falls_back(fallback)
@@ -207,8 +207,8 @@ class Explanation:
     """One follower of one partition.
 
     Paths are relative to `folder`, the deepest one that holds all log directories of the partition; empty if there is none.
-    `points` are the protocols' truncation points, oldest protocol first; `rules` the same pair under every rule, also those that were
-    never built, empty where nothing is cut and nothing differs. `applied` is the point of the protocol that applies, None where the pair
+    `points` are the protocols' truncation points, oldest protocol first; `rejected` those of the rules that were never built,
+    empty where nothing is cut and nothing differs. `applied` is the point of the protocol that applies, None where the pair
     could not be compared. `differences` are where both logs differ from `verdict.divergence_offset` on. `cut_short` names the tables that
     were too long to be read whole. `records` are the keys or records that differ, as far as the run kept them.
     """
@@ -220,7 +220,7 @@ class Explanation:
     leader: ExplainedReplica
     follower: ExplainedReplica
     points: tuple[TruncationPoint, ...]
-    rules: tuple[WhatIfRule, ...]
+    rejected: tuple[TruncationPoint, ...]
     applied: TruncationPoint | None
     outcome: Outcome | None
     differences: tuple[DifferingOffsets, ...]
@@ -292,11 +292,10 @@ def _followers(
     batches = [replace(row, log_dir=below(folder, row.log_dir)) for row in tables.rows("segment_epochs", SegmentEpoch, **keys)]
     epochs = tables.rows("epoch_start_offsets", EpochStartOffset, **keys)
     points = tables.rows("truncation_points", TruncationPoint, **keys)
-    rules = tables.rows("what_if_rules", WhatIfRule, **keys)
     for judged in subject.verdicts:
         verdict = _below(folder, judged)
         leader, follower = (_replica(broker, logs, batches, epochs) for broker in (verdict.leader_id, verdict.follower_id))
-        of_pair = tuple(sorted((point for point in points if point.follower_id == verdict.follower_id), key=_generation))
+        of_pair = sorted((point for point in points if point.follower_id == verdict.follower_id), key=_generation)
         applied = next((point for point in of_pair if point.applies), None)
         yield Explanation(
             run=subject.run,
@@ -305,8 +304,8 @@ def _followers(
             verdict=verdict,
             leader=leader,
             follower=follower,
-            points=of_pair,
-            rules=tuple(rule for rule in rules if rule.follower_id == verdict.follower_id),
+            points=tuple(point for point in of_pair if point.kind is not RuleKind.REJECTED),
+            rejected=tuple(point for point in of_pair if point.kind is RuleKind.REJECTED),
             applied=applied,
             outcome=_outcome(applied, leader, follower),
             differences=verdict.differences or (),
@@ -346,7 +345,7 @@ def _mismatch_below(folder: str, found: BatchMismatch) -> BatchMismatch:
 
 
 def _generation(point: TruncationPoint) -> tuple[int, str]:
-    known = ("high-watermark", "kip-101", "kip-279", "truncate-on-fetch")
+    known: tuple[str, ...] = (*Protocol, *Alternative)
     return (known.index(point.protocol) if point.protocol in known else len(known), point.protocol)
 
 
@@ -376,7 +375,7 @@ def _outcome(applied: TruncationPoint | None, leader: ExplainedReplica, follower
     end = follower.state.log_end_offset
     physical = applied.physical_offset
     if not applied.is_recorded and (applied.truncation_offset is not None or applied.restart_offset is not None):
-        physical = end - applied.removed_offsets  # which a run of an older version counts from there
+        physical = end - (applied.removed_offsets or 0)  # which a run of an older version counts from there
     history: list[Span] = []
     if applied.fetch_offset is not None:
         history = clipped(follower.history, 0, end if physical is None else physical)

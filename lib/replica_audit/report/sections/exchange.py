@@ -15,10 +15,9 @@ from replica_audit.report.document import Block, Heading, Rows, Sentence
 from replica_audit.report.facts.explanation import ExplainedStep, Explanation, LogState
 from replica_audit.report.layout.leader_words import leader_name
 from replica_audit.report.layout.paragraphs import epoch, listed
-from replica_audit.rows.codes import Case, FallsBack, OutOfRange, Protocol
+from replica_audit.rows.codes import Case, FallsBack, OutOfRange, Protocol, RuleKind
 from replica_audit.rows.pairs import RefusedFetch, TruncationPoint
 from replica_audit.rows.replicas import EpochStartOffset
-from replica_audit.rows.what_if import WhatIfRule
 
 DOCUMENTS: dict[str, str] = {
     Protocol.HIGH_WATERMARK: "Kafka up to 0.10: the follower does not ask",
@@ -363,60 +362,42 @@ _PREFERRED = "leave-isr-on-preferred-election"  # its exchange is KIP-101's: wha
 
 def rule_blocks(explanation: Explanation) -> Iterator[Block]:
     """One row for each protocol and each rejected alternative; why the alternatives would have cut elsewhere."""
-    others = _others(explanation)
-    if not explanation.points and not others:
+    if not explanation.points and not explanation.rejected:
         return
-    rejected = [rule for rule in others if not rule.accepted]
-    yield Heading("Under the other protocols (> applies here" + (", x rejected by KIP-279)" if rejected else ")"))
+    yield Heading("Under the other protocols (> applies here" + (", x rejected by KIP-279)" if explanation.rejected else ")"))
     yield Rows(RULE_HEAD, rule_rows(explanation))
-    if explanation.rules:
+    if any(point.request_bytes is not None for point in (*explanation.points, *explanation.rejected)):
         yield Sentence(
             "Round trips: questions about epochs. Bytes: of this partition, in questions + in answers. Falls back: to the high "
             "watermark. Removed offsets: from the start of the batch that holds the truncation offset: batches are removed whole."
         )
     cut = None if explanation.applied is None else explanation.applied.truncation_offset
-    for rule in rejected:
-        if rule.rule == _PREFERRED or rule.truncation_offset != cut:
-            yield Sentence(f"{rule.rule}: {rule.reason}")
+    for rule in explanation.rejected:
+        if rule.protocol == _PREFERRED or rule.truncation_offset != cut:
+            yield Sentence(f"{rule.protocol}: {rule.reason}")
 
 
 def rule_rows(explanation: Explanation) -> list[tuple[str, ...]]:
     """The cells below RULE_HEAD: every protocol, then the rejected alternatives."""
-    built = {rule.rule: rule for rule in explanation.rules}
-    of_protocols = [_of_protocol(point, built.get(point.protocol)) for point in explanation.points]
-    return of_protocols + [_of_rule(rule) for rule in _others(explanation)]
+    return [_rule_row(point) for point in (*explanation.points, *explanation.rejected)]
 
 
-def _others(explanation: Explanation) -> list[WhatIfRule]:
-    """The rules that are no protocol of the truncation points."""
-    return [rule for rule in explanation.rules if all(rule.rule != point.protocol for point in explanation.points)]
-
-
-def _of_protocol(point: TruncationPoint, rule: WhatIfRule | None) -> tuple[str, ...]:
+def _rule_row(point: TruncationPoint) -> tuple[str, ...]:
     then = (
         "" if point.restart_offset is None else f"restarts at {point.restart_offset}",
         "still differs" if point.still_diverged else "",
         "fetcher fails" if point.fetcher_fails else "",
     )
     return (
-        ">" if point.applies else "",
+        "x" if point.kind is RuleKind.REJECTED else ">" if point.applies else "",
         point.protocol,
         _number(point.truncation_offset),
-        str(point.round_trips) if rule is None else _number(rule.round_trips),
-        "" if rule is None else _bytes(rule),
+        _number(point.round_trips if point.epoch_requests is None else point.epoch_requests),
+        "" if point.request_bytes is None else f"{point.request_bytes}+{_number(point.response_bytes)}",
         _answer(point.falls_back_to_high_watermark),
-        str(point.removed_offsets),
+        "" if point.removed_offsets is None else str(point.removed_offsets),
         ", ".join(filter(None, then)),
     )
-
-
-def _of_rule(rule: WhatIfRule) -> tuple[str, ...]:
-    numbers = (_number(rule.truncation_offset), _number(rule.round_trips), _bytes(rule))
-    return ("" if rule.accepted else "x", rule.rule, *numbers, _answer(rule.falls_back_to_high_watermark), "", "")
-
-
-def _bytes(rule: WhatIfRule) -> str:
-    return f"{_number(rule.request_bytes)}+{_number(rule.response_bytes)}"
 
 
 def _number(value: int | None) -> str:
@@ -446,7 +427,5 @@ def observed_blocks(explanation: Explanation) -> Iterator[Block]:
 
 def _same(explanation: Explanation, seen: int) -> str:
     """The rules that give what was seen."""
-    offsets = {point.protocol: point.truncation_offset for point in explanation.points}
-    offsets |= {rule.rule: rule.truncation_offset for rule in explanation.rules if rule.accepted}
-    same = [name for name, offset in offsets.items() if offset == seen]
+    same = [point.protocol for point in explanation.points if point.truncation_offset == seen]
     return f" The same offset: {listed(same)}." if same else ""

@@ -22,7 +22,7 @@ from replica_audit.errors import UsageError
 from replica_audit.rows.arrow import decoded, nullable_columns
 from replica_audit.rows.columns import Table
 from replica_audit.rows.encoding import RowMismatchError
-from replica_audit.storage.warehouse.former_tables import fitted, with_former
+from replica_audit.storage.warehouse.former_tables import PAIR, fitted, with_former
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -157,7 +157,7 @@ class ArrowTables(ABC):
             found = self.dataset(name, equal)
             if found is None:
                 return None
-            return found.to_table(filter=condition({key: equal[key] for key in equal.keys() & set(found.schema.names)}))
+            return found.to_table(filter=condition({key: equal[key] for key in PAIR if key in equal}))
 
         whole = with_former(table, stored)
         return self.dataset(table, equal, names) if whole is None else ds.dataset(whole)

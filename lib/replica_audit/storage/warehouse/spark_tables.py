@@ -116,14 +116,19 @@ def upgrade(spark: SparkSession, identifier: str, table: Table, kept: Properties
 
 def pending_changes(table: Table, kept: Properties) -> Iterator[str]:
     """Return what is to be altered. Whoever switched the change feed off wants it so."""
-    for name in table.widened:
-        check = table.constraints[name]
-        was = kept.get(f"{CONSTRAINT}{name}", check)
-        if "".join(was.split()) != "".join(check.split()):  # Delta writes an added constraint with blanks of its own
-            yield f"DROP CONSTRAINT IF EXISTS {name}"
-            yield f"ADD CONSTRAINT {name} CHECK ({check})"
+    narrow = [name for name in table.widened if _is_other(kept.get(f"{CONSTRAINT}{name}", ""), table.constraints[name])]
+    for name in table.relaxed if narrow else ():
+        yield f"ALTER COLUMN {name} DROP NOT NULL"
+    for name in narrow:
+        yield f"DROP CONSTRAINT IF EXISTS {name}"
+        yield f"ADD CONSTRAINT {name} CHECK ({table.constraints[name]})"
     if table.has_change_feed and CHANGE_FEED not in kept:
         yield f"SET TBLPROPERTIES ('{CHANGE_FEED}' = 'true')"
+
+
+def _is_other(was: str, check: str) -> bool:
+    """Whether a table has another check; Delta writes an added one with blanks of its own."""
+    return was != "" and "".join(was.split()) != "".join(check.split())
 
 
 @contextmanager
