@@ -22,7 +22,7 @@ _Total = tuple[int, ...]  # partitions that nobody leads whose price is known, t
 _Ways = tuple[tuple[int, frozenset[int]], ...]  # who may lead a partition, each with those that must not run before
 _NOTHING: _Total = (0, 0, 0, 0, 0)
 _UNJUDGED: _Total = (1, 0, 0, 0, 0)
-_MOST_COMPARED = 1_000_000  # prices of beginnings; from there on the best one alone is gone on with
+_MOST_COMPARED = 300_000  # prices of beginnings; from there on the best one alone is gone on with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
