@@ -7,13 +7,13 @@ stays there; what reading brought in is given back.
 from __future__ import annotations
 
 import errno
-import io
 import os
 from collections import deque
 from contextlib import suppress
 from typing import Any
 
 from replica_audit.collect.pace import Pace
+from replica_audit.files.opened import RawReader
 
 _BLOCK = 1 << 18
 _AHEAD = 1 << 21  # asked of the disk while what was asked for before is worked on
@@ -23,7 +23,7 @@ _CAN_ADVISE = hasattr(os, "posix_fadvise")
 _CAN_SEEK_HOLES = hasattr(os, "SEEK_HOLE")
 
 
-class LiveFile(io.RawIOBase):
+class LiveFile(RawReader):
     """A file of a fixed size, read from its beginning on: as a raw stream, or by its descriptor between `admit` and `release`."""
 
     def __init__(self, fd: int, size: int, pace: Pace, *, is_hot: bool = False, is_sequential: bool = True) -> None:
@@ -39,7 +39,6 @@ class LiveFile(io.RawIOBase):
         super().__init__()
         self.size, self.pace, self.is_sequential = size, pace, is_sequential
         self._fd, self._is_hot = fd, is_hot
-        self._position = 0
         self._probed_to = 0  # blocks before it were probed for being cached
         self._uncached: deque[tuple[int, int]] = deque()
         self._can_tell = _NOWAIT is not None
@@ -52,40 +51,28 @@ class LiveFile(io.RawIOBase):
         """Return the descriptor."""
         return self._fd
 
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Move to a byte."""
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
-        self._position = max(0, start + offset)
-        return self._position
-
-    def tell(self) -> int:
-        """Return the position of the next byte."""
-        return self._position
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self.at, os.SEEK_END: self.size}[whence]
+        self.at = max(0, start + offset)
+        return self.at
 
     def readinto(self, buffer: Any, /) -> int:
         """Read up to as much as fits, 0 at the end. A file that was made longer in advance is known to end in zeros without reading."""
-        wanted = min(len(buffer), self.size - self._position, self.pace.chunk_size(len(buffer)))
+        wanted = min(len(buffer), self.size - self.at, self.pace.chunk_size(len(buffer)))
         if wanted <= 0:
             return 0
-        begin, view = self._position, memoryview(buffer)[:wanted]
+        begin, view = self.at, memoryview(buffer)[:wanted]
         if self._zeros_from is not None and begin >= self._zeros_from:
             view[:] = bytes(wanted)
-            self._position += wanted
+            self.at += wanted
             return wanted
         self.admit(begin, begin + wanted)
         if not self.is_sequential:
             self.pace.wait_for(wanted)
         count = os.preadv(self._fd, [view], begin)
-        self._position += count
-        self.release(self._position if self.is_sequential else begin + _BLOCK)
+        self.at += count
+        self.release(self.at if self.is_sequential else begin + _BLOCK)
         return count
 
     def admit(self, begin: int, end: int) -> None:

@@ -10,7 +10,6 @@ S3 is told where it is and who asks by the variables that AWS defines; tasks get
 from __future__ import annotations
 
 import errno
-import io
 import os
 import re
 import time
@@ -20,6 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from replica_audit.files.opened import RawReader
 
 if TYPE_CHECKING:
     import pyarrow.fs
@@ -71,47 +72,34 @@ def _as_store_error(error: OSError) -> StoreError:
     return StoreError(errno.EIO, detail, "audit again; if it fails again, check the bucket, its region and the credentials")
 
 
-class StoredObject(io.RawIOBase):
+class StoredObject(RawReader):
     """A `pyarrow.NativeFile` whose errors are told like all others. `head` are its first bytes, if they were read already."""
 
     def __init__(self, file: Any, head: bytes = b"") -> None:
         """Take an opened file."""
         super().__init__()
         self._file, self._head = file, head
-        self._at = 0
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def seekable(self) -> bool:
-        """Always."""
-        return True
-
-    def tell(self) -> int:
-        """Where the next read begins."""
-        return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Go there; nothing is asked of the store."""
-        begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size()}[whence]
-        self._at = max(0, begin + offset)
-        return self._at
+        begin = {os.SEEK_SET: 0, os.SEEK_CUR: self.at, os.SEEK_END: self._file.size()}[whence]
+        self.at = max(0, begin + offset)
+        return self.at
 
     def readinto(self, buffer: Any, /) -> int:
         """Read as much as fits, or the first bytes only."""
-        wanted = memoryview(buffer)[:FIRST_READ] if self._at == 0 else buffer
-        if self._at < len(self._head):
-            found = self._head[self._at : self._at + len(wanted)]
+        wanted = memoryview(buffer)[:FIRST_READ] if self.at == 0 else buffer
+        if self.at < len(self._head):
+            found = self._head[self.at : self.at + len(wanted)]
             wanted[: len(found)] = found
             count = len(found)
-        elif self._at >= self._file.size():
+        elif self.at >= self._file.size():
             return 0
         else:
             with told_plainly():
-                self._file.seek(self._at)
+                self._file.seek(self.at)
                 count = int(self._file.readinto(wanted))
-        self._at += count
+        self.at += count
         return count
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import os
 import stat
 from collections.abc import Iterable
@@ -19,6 +20,24 @@ from replica_audit.model import LINK_OUTSIDE
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _GET_PATH = getattr(fcntl, "F_GETPATH", None)  # macOS
 _LONGEST_PATH = 1024  # of F_GETPATH
+
+
+class RawReader(io.RawIOBase):
+    """A stream of bytes, `at` one of them: what streams have in common that are read from any byte on."""
+
+    at = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position of the next byte."""
+        return self.at
 
 
 class NotAFileError(OSError):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self, cast
 
 from replica_audit.files.locations import opened
+from replica_audit.files.opened import RawReader
 
 # A text as it lies in a file: plain, packed with gzip, or in UTF-16, as PowerShell's `>` writes it; told by its first bytes.
 
@@ -53,7 +54,7 @@ def why_cut(stream: BinaryIO) -> str | None:
     return raw.why_cut if isinstance(raw, _Converted) else None
 
 
-class _Converted(io.RawIOBase):
+class _Converted(RawReader):
     def __init__(self, packed: BinaryIO) -> None:
         super().__init__()
         self.why_cut: str | None = None
@@ -61,7 +62,7 @@ class _Converted(io.RawIOBase):
         self._begin()
 
     def _begin(self) -> None:
-        self._position, self._rest = 0, memoryview(b"")
+        self.at, self._rest = 0, memoryview(b"")
         self._packed.seek(0)
         self._chunks = _in_utf8(self._unpacked())
 
@@ -99,24 +100,15 @@ class _Converted(io.RawIOBase):
                     self.why_cut = f"the packed text ends at byte {self._packed.tell()}, where more should follow"
                     return
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        wanted = offset + (self._position if whence == os.SEEK_CUR else 0)
+        wanted = offset + (self.at if whence == os.SEEK_CUR else 0)
         if whence == os.SEEK_END:
             raise io.UnsupportedOperation("its end is unknown until it is read")
-        if wanted < self._position:
+        if wanted < self.at:
             self._begin()
-        while self._position < wanted and self._fill():
-            self._pass(min(len(self._rest), wanted - self._position))
-        return self._position
+        while self.at < wanted and self._fill():
+            self._pass(min(len(self._rest), wanted - self.at))
+        return self.at
 
     def readinto(self, buffer: Any, /) -> int:
         if not self._fill():
@@ -136,7 +128,7 @@ class _Converted(io.RawIOBase):
 
     def _pass(self, size: int) -> None:
         self._rest = self._rest[size:]
-        self._position += size
+        self.at += size
 
     def close(self) -> None:
         self._chunks = iter(())  # they hold this object, which would otherwise wait for the collector of cycles

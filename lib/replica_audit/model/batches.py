@@ -28,14 +28,14 @@ class BatchHeader(NamedTuple):
     leader_epoch: int
     record_count: int | None
     max_timestamp_ms: int
-    crc: int
-    crc_valid: bool | None
-    codec: str
-    is_transactional: bool
-    is_control: bool
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
+    crc: int = 0
+    crc_valid: bool | None = None
+    codec: str = "none"
+    is_transactional: bool = False
+    is_control: bool = False
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -213,14 +213,6 @@ def _header(epoch: int, base: int, last: int) -> BatchHeader:
         leader_epoch=epoch,
         record_count=last - base + 1,
         max_timestamp_ms=0,
-        crc=0,
-        crc_valid=None,
-        codec="none",
-        is_transactional=False,
-        is_control=False,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
     )
 
 

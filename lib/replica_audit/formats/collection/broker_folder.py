@@ -567,12 +567,4 @@ def _as_batch(run: BatchRun) -> BatchHeader:
         leader_epoch=run.leader_epoch,
         record_count=run.record_count,
         max_timestamp_ms=run.max_timestamp_ms,
-        crc=0,
-        crc_valid=None,
-        codec="none",
-        is_transactional=False,
-        is_control=False,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
     )

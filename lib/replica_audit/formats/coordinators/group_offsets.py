@@ -9,8 +9,18 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from replica_audit.errors import DumpLogError, SegmentError, visible
-from replica_audit.formats.coordinators.records import RecordDecoder, ReportedAs, TextRecord, field_end, records_of_log, string
+from replica_audit.errors import DumpLogError, SegmentError
+from replica_audit.formats.coordinators.records import (
+    RecordDecoder,
+    ReportedAs,
+    TextRecord,
+    field_end,
+    number_in,
+    records_of_log,
+    string,
+    tagged_fields,
+    unknown_version,
+)
 from replica_audit.formats.segment.record_batch import unsigned
 from replica_audit.formats.segment.records import Record
 from replica_audit.model import BatchHeader, CommittedOffset, Problem, SegmentFile
@@ -92,8 +102,8 @@ def _from_forms(record: TextRecord, contents: bytes) -> tuple[OffsetCommitKey, O
             overhead = record.value_size - len(metadata or b"")  # more where the metadata goes on in lines that are counted as none
             if offset is not None and (overhead < _VALUE_OVERHEADS[0] or not (record.is_counted or overhead in _VALUE_OVERHEADS)):
                 raise ValueError
-            key = OffsetCommitKey(group_id.decode(), topic.decode(), _number(int(partition), 32))
-            return key, None if offset is None else OffsetCommitValue(_number(int(offset), 64))
+            key = OffsetCommitKey(group_id.decode(), topic.decode(), number_in(int(partition), 32))
+            return key, None if offset is None else OffsetCommitValue(number_in(int(offset), 64))
     return None
 
 
@@ -101,7 +111,7 @@ def _from_json(text: str) -> tuple[OffsetCommitKey, OffsetCommitValue | None] | 
     key, at = _JSON.raw_decode(text)
     match key:
         case {"type": "0" | "1", "data": {"group": str(group_id), "topic": str(topic), "partition": int(partition)}}:
-            found = OffsetCommitKey(group_id, topic, _number(partition, 32))
+            found = OffsetCommitKey(group_id, topic, number_in(partition, 32))
         case {"type": str(kind)} if kind not in ("0", "1"):
             return None
         case _:
@@ -113,32 +123,21 @@ def _from_json(text: str) -> tuple[OffsetCommitKey, OffsetCommitValue | None] | 
         raise ValueError
     match payload:
         case {"version": str(version)} if version not in map(str, VALUE_VERSIONS):
-            raise DumpLogError(unknown_version(version))
+            raise DumpLogError(unknown_version("OffsetCommitValue", version, VALUE_VERSIONS))
         case {"data": {"offset": int(offset), "commitTimestamp": int(timestamp), **others}}:
             epoch, topic_id = others.get("leaderEpoch", -1), others.get("topicId")
         case _:
             raise ValueError
     if topic_id is not None and not (isinstance(topic_id, str) and _TOPIC_ID.fullmatch(topic_id)):
         raise ValueError
-    return found, OffsetCommitValue(_number(offset, 64), _number(epoch, 32), _number(timestamp, 64), topic_id)
-
-
-def unknown_version(version: object) -> str:
-    """What is to be said of an OffsetCommitValue of a version that is not among `VALUE_VERSIONS`."""
-    return f"version {visible(str(version)[:20])} of OffsetCommitValue is not known, only {VALUE_VERSIONS[0]} to {VALUE_VERSIONS[-1]} are"
-
-
-def _number(found: object, bits: int) -> int:
-    if type(found) is not int or not -1 << bits - 1 <= found < 1 << bits - 1:
-        raise ValueError
-    return found
+    return found, OffsetCommitValue(number_in(offset, 64), number_in(epoch, 32), number_in(timestamp, 64), topic_id)
 
 
 # The fields of the records of `__consumer_offsets` as they are stored: OffsetCommitValue, and the strings of its keys.
 # Sources: OffsetCommitValue.json (group-coordinator, 4.2.0); versions 4 and later are flexible (KIP-482).
 
 _STORED_INT16, _STORED_INT32, _INT64 = (struct.Struct(form) for form in (">h", ">i", ">q"))
-_TOPIC_ID_TAG, _TOPIC_ID_BYTES = 0, 16
+_TOPIC_ID_TAG, _NO_TOPIC_ID = 0, bytes(16)
 
 
 def commit_value(data: bytes) -> OffsetCommitValue:
@@ -150,7 +149,7 @@ def commit_value(data: bytes) -> OffsetCommitValue:
     """
     (version,) = _STORED_INT16.unpack_from(data)
     if version not in VALUE_VERSIONS:
-        raise SegmentError(unknown_version(version))
+        raise SegmentError(unknown_version("OffsetCommitValue", version, VALUE_VERSIONS))
     (offset,) = _INT64.unpack_from(data, 2)
     epoch, at = -1, 10
     if version >= 3:
@@ -163,24 +162,10 @@ def commit_value(data: bytes) -> OffsetCommitValue:
     (timestamp,) = _INT64.unpack_from(data, at)
     if version == 1:
         _INT64.unpack_from(data, at + 8)  # when it expires
-    return OffsetCommitValue(offset, epoch, timestamp, _topic_id(data, at + 8) if version >= 4 else None)
-
-
-def _topic_id(data: bytes, at: int) -> str | None:
-    """The tagged field that holds it, if there is one."""
-    fields, at = unsigned(data, at)
-    found = None
-    for _ in range(fields):
-        tag, at = unsigned(data, at)
-        size, at = unsigned(data, at)
-        end = field_end(data, at, size)
-        if tag == _TOPIC_ID_TAG:
-            if size != _TOPIC_ID_BYTES:
-                raise SegmentError(f"a topic id of {size} bytes")
-            # the id of zeros stands for none
-            found = base64.urlsafe_b64encode(data[at:end]).decode().rstrip("=") if any(data[at:end]) else None
-        at = end
-    return found
+    topic_id = tagged_fields(data, at + 8)[1].get(_TOPIC_ID_TAG, _NO_TOPIC_ID) if version >= 4 else _NO_TOPIC_ID
+    if len(topic_id) != len(_NO_TOPIC_ID):
+        raise SegmentError(f"a topic id of {len(topic_id)} bytes")
+    return OffsetCommitValue(offset, epoch, timestamp, base64.urlsafe_b64encode(topic_id).decode().rstrip("=") if any(topic_id) else None)
 
 
 # The committed offsets in one partition of `__consumer_offsets`, replayed from its segments or from text of kafka-dump-log.

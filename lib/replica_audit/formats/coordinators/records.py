@@ -10,11 +10,12 @@ from itertools import chain, count
 from pathlib import Path
 from typing import BinaryIO, Generic, NamedTuple, Protocol, TypeVar
 
-from replica_audit.errors import DumpLogError, SegmentError
+from replica_audit.errors import DumpLogError, SegmentError, visible
 from replica_audit.files.locations import located
 from replica_audit.files.text_files import KeptText
 from replica_audit.files.tree_walk import cannot_read
 from replica_audit.formats.dump.dump_batches import BATCH, SectionLog, lines_in
+from replica_audit.formats.segment.record_batch import unsigned
 from replica_audit.formats.segment.records import Record, UnreadableRecords, read_records
 from replica_audit.formats.segment.segment_scan import TAILS
 from replica_audit.model import BatchHeader, Damage, Problem, SegmentFile
@@ -45,6 +46,40 @@ def field_end(data: bytes, at: int, size: int) -> int:
     if not 0 <= size <= len(data) - at:
         raise SegmentError(f"a field of {size} bytes where {len(data) - at} are left")
     return at + size
+
+
+def tagged_fields(data: bytes, at: int) -> tuple[int, dict[int, bytes]]:
+    """Where the tagged fields that begin at `at` end, and their contents by tag (KIP-482).
+
+    Raises:
+        SegmentError: one does not end.
+        IndexError: a length does not.
+    """
+    fields, at = unsigned(data, at)
+    found: dict[int, bytes] = {}
+    for _ in range(fields):
+        tag, at = unsigned(data, at)
+        size, at = unsigned(data, at)
+        end = field_end(data, at, size)
+        found[tag], at = data[at:end], end
+    return at, found
+
+
+def unknown_version(what: str, version: object, known: range) -> str:
+    """What is to be reported of a key or value of a version that is not among the `known`."""
+    versions = str(known[0]) if len(known) == 1 else f"{known[0]} to {known[-1]}"
+    return f"version {visible(str(version)[:20])} of {what} is not known, only {versions} {'is' if len(known) == 1 else 'are'}"
+
+
+def number_in(found: object, bits: int) -> int:
+    """A signed number of so many bits, as it stands in JSON.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if type(found) is not int or not -1 << bits - 1 <= found < 1 << bits - 1:
+        raise ValueError
+    return found
 
 
 # Records of a coordinator's topic that cannot be used, and the problems that they become.

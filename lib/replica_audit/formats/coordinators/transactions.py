@@ -8,8 +8,18 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from replica_audit.errors import DumpLogError, SegmentError, visible
-from replica_audit.formats.coordinators.records import RecordDecoder, ReportedAs, TextRecord, field_end, records_of_log, string
+from replica_audit.errors import DumpLogError, SegmentError
+from replica_audit.formats.coordinators.records import (
+    RecordDecoder,
+    ReportedAs,
+    TextRecord,
+    field_end,
+    number_in,
+    records_of_log,
+    string,
+    tagged_fields,
+    unknown_version,
+)
 from replica_audit.formats.segment.record_batch import unsigned
 from replica_audit.formats.segment.records import Record
 from replica_audit.model import BatchHeader, Problem, SegmentFile, TransactionState
@@ -27,12 +37,6 @@ def state_of(status: int) -> str | None:
 def is_state(name: str) -> bool:
     """Whether Kafka has a state of this name."""
     return name in _STATES
-
-
-def unknown_version(what: str, version: object, known: range) -> str:
-    """What is to be reported of a key or value of a version that is not among the `known`."""
-    versions = str(known[0]) if len(known) == 1 else f"{known[0]} to {known[-1]}"
-    return f"version {visible(str(version)[:20])} of {what} is not known, only {versions} {'is' if len(known) == 1 else 'are'}"
 
 
 # The records of `__transaction_state` as they are stored: TransactionLogKey and TransactionLogValue.
@@ -82,7 +86,7 @@ def transaction_value(name: str, data: bytes) -> TransactionState:
     if partitions is None and status != _EMPTY:
         raise SegmentError(f"a transaction in state {state} without a list of partitions")
     (updated,), (started,) = _INT64.unpack_from(data, at), _INT64.unpack_from(data, at + 8)
-    told = _tagged_fields(data, at + 16)[1] if version >= 1 else {}
+    told = tagged_fields(data, at + 16)[1] if version >= 1 else {}
     others = (_producer_id(told.get(tag)) for tag in (_PREVIOUS_PRODUCER, _NEXT_PRODUCER))
     held = () if status == _EMPTY else partitions or ()
     return TransactionState(name, producer_id, epoch, timeout, state, held, updated, started, *others)
@@ -108,7 +112,7 @@ def _stored_partitions(data: bytes, at: int, *, is_flexible: bool) -> tuple[tupl
         ids, at = _count(data, at, is_flexible=is_flexible, least_bytes=_ID_BYTES)
         end = at + max(ids, 0) * _ID_BYTES
         found += [(topic, partition) for (partition,) in _INT32.iter_unpack(data[at:end])]
-        at = _tagged_fields(data, end)[0] if is_flexible else end
+        at = tagged_fields(data, end)[0] if is_flexible else end
     return tuple(found), at
 
 
@@ -122,18 +126,6 @@ def _count(data: bytes, at: int, *, is_flexible: bool, least_bytes: int) -> tupl
     if number < -1 or number * least_bytes > len(data) - at:
         raise SegmentError(f"a list of {number} in {len(data) - at} bytes")
     return number, at
-
-
-def _tagged_fields(data: bytes, at: int) -> tuple[int, dict[int, bytes]]:
-    """Where the tagged fields that begin at `at` end, and their contents by tag."""
-    fields, at = unsigned(data, at)
-    found: dict[int, bytes] = {}
-    for _ in range(fields):
-        tag, at = unsigned(data, at)
-        size, at = unsigned(data, at)
-        end = field_end(data, at, size)
-        found[tag], at = data[at:end], end
-    return at, found
 
 
 def _compact_string(data: bytes, at: int) -> tuple[str, int]:
@@ -205,8 +197,8 @@ def _from_forms(record: TextRecord, contents: bytes) -> Decoded:
     partitions = _partitions(match["list"].split(",") if match["list"] is not None else match["set"].split(", "))
     _check_size(record, match[3], partitions)
     updated, timeout = match.groups()[-2:]
-    producer = _number(int(match[1]), 64), _number(int(match[2]), 16)
-    return name, TransactionState(name, *producer, _number(int(timeout), 32), match[3], partitions, _number(int(updated), 64), -1)
+    producer = number_in(int(match[1]), 64), number_in(int(match[2]), 16)
+    return name, TransactionState(name, *producer, number_in(int(timeout), 32), match[3], partitions, number_in(int(updated), 64), -1)
 
 
 def _partitions(names: list[str]) -> tuple[tuple[str, int], ...]:
@@ -215,7 +207,7 @@ def _partitions(names: list[str]) -> tuple[tuple[str, int], ...]:
         match = _PARTITION.fullmatch(name)
         if match is None:
             raise ValueError
-        found.append((match[1], _number(int(match[2]), 32)))
+        found.append((match[1], number_in(int(match[2]), 32)))
     return tuple(found)
 
 
@@ -261,13 +253,13 @@ def _from_json(text: str) -> Decoded:
             partitions = _partitions_of(topics)
         case _:
             raise ValueError
-    ids = _number(producer, 64), _number(epoch, 16), _number(timeout, 32)
-    others = (_number(tagged.get(field, -1), 64) for field in ("previousProducerId", "nextProducerId"))
-    return name, TransactionState(name, *ids, state, partitions, _number(updated, 64), _number(started, 64), *others)
+    ids = number_in(producer, 64), number_in(epoch, 16), number_in(timeout, 32)
+    others = (number_in(tagged.get(field, -1), 64) for field in ("previousProducerId", "nextProducerId"))
+    return name, TransactionState(name, *ids, state, partitions, number_in(updated, 64), number_in(started, 64), *others)
 
 
 def _state(status: object) -> str:
-    found = state_of(_number(status, 8)) if type(status) is int else status
+    found = state_of(number_in(status, 8)) if type(status) is int else status
     if not isinstance(found, str) or not is_state(found):
         raise ValueError
     return found
@@ -278,16 +270,10 @@ def _partitions_of(topics: object) -> tuple[tuple[str, int], ...]:
     for one in topics if isinstance(topics, list) else ():
         match one:
             case {"topic": str(topic), "partitionIds": list(ids)}:
-                found += [(topic, _number(partition, 32)) for partition in ids]
+                found += [(topic, number_in(partition, 32)) for partition in ids]
             case _:
                 raise ValueError
     return tuple(found)
-
-
-def _number(found: object, bits: int) -> int:
-    if type(found) is not int or not -1 << bits - 1 <= found < 1 << bits - 1:
-        raise ValueError
-    return found
 
 
 # The last state of every transactional id in one partition of `__transaction_state`, from its segments or text of kafka-dump-log.

@@ -126,13 +126,7 @@ def _decode_legacy(head: bytes, position: int, next_offset: int) -> BatchHeader:
         record_count=offset - base + 1,
         max_timestamp_ms=timestamp,
         crc=crc,
-        crc_valid=None,
         codec=codec,
-        is_transactional=False,
-        is_control=False,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
     )
 
 
