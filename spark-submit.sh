@@ -102,6 +102,10 @@ case "$job" in *[!a-z0-9_]*) wrong_usage "no job named $job" ;; esac
 needs_spark=true
 if grep -q '^# runs-on: driver' "$file"; then needs_spark=false; fi
 for argument in ${arguments[@]+"${arguments[@]}"}; do
+    # Of a job that runs without Spark unless it is asked to.
+    if [ "$argument" = --spark ] && grep -q '^# takes: --spark$' "$file"; then needs_spark=true; fi
+done
+for argument in ${arguments[@]+"${arguments[@]}"}; do
     # Neither help nor what a run would cost must wait for a JVM, nor what is asked to be done without Spark.
     case "$argument" in -h | --help | --cost | --local) needs_spark=false ;; esac
 done

@@ -1,6 +1,7 @@
 """Keep a warehouse small: remove old runs, merge small files, remove files that nothing uses."""
 
-# runs-on: spark
+# runs-on: driver
+# takes: --spark
 # takes: --dry-run
 
 import sys

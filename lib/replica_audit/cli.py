@@ -32,7 +32,9 @@ def run(arguments: Sequence[str]) -> NoReturn:
 
 
 def run_on_spark(arguments: Sequence[str], prepare: Callable[[Command], None] | None = None) -> NoReturn:
-    """`main`, and the end of a process that runs Spark; `prepare` makes its JVM, else spark-submit.sh has told how to start it."""
+    """`main`, and the end of a process that may run Spark; `prepare` makes its JVM, else spark-submit.sh has told how to start it."""
+    if not any(command.name == arguments[0] and command.may_need_spark(arguments[1:]) for command in COMMANDS):
+        run(arguments)
     code = main(arguments, prepare or (lambda _command: spark_process.start()))
     spark_process.end()
     leave(code)

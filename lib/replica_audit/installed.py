@@ -22,7 +22,7 @@ usage: {program} COMMAND [options]
   {program} completion bash|zsh|fish      completion for a shell: eval "$({program} completion bash)"
   {program} man                           the manual page: {program} man | man -l -
 
-`audit`, `maintain`, and `salvage` without --local, run on Spark: they need the extra [spark] and a Java 17+ runtime.
+`audit`, `salvage` without --local, and `maintain --spark` run on Spark: they need the extra [spark] and a Java 17+ runtime.
 Without an input, audit and triage read the sample: start with  {program} triage
 """
 
@@ -42,7 +42,7 @@ def main() -> NoReturn:
     command = next((command for command in cli.COMMANDS if command.name == name), None)
     if command is None:
         _no_such(given[0])
-    if command.check is None or "--cost" in given or "--local" in given:
+    if not command.may_need_spark(given[1:]):
         cli.run([name, *given[1:]])
     from replica_audit.commands import spark_here
 

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from delta.exceptions import ConcurrentDeleteReadException
 
 from replica_audit import cli
 from replica_audit.errors import OutputError
@@ -17,8 +16,9 @@ from replica_audit.report import upkeep_report
 from replica_audit.report.upkeep_report import FailedStep, RunFate, Upkeep, UpkeptTable
 from replica_audit.retention.choice import Reason
 from replica_audit.storage.warehouse import upkeep as tables_upkeep
+from replica_audit.storage.warehouse.commits import CommitConflictError
 from tests.formats.rights import as_nobody, open_to_all
-from tests.support.before_spark import before_spark
+from tests.support.before_spark import STARTED, before_spark
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 GOING = RunFate(run_id="first", cluster_ids=("c",), run_date=date(2024, 1, 2), goes=True, reason=Reason.OLD)
@@ -51,6 +51,8 @@ def upkeep(*, is_dry: bool = False, removed: tuple[str, ...] = ("first",), failu
         (["--keep-days", "-1"], "--keep-days -1: give 0 or more"),
         (["--keep-runs", "0"], "--keep-runs 0: give 1 or more"),
         (["--vacuum-hours", "167"], "--vacuum-hours 167: give 168 or more; readers and audits may still use newer files"),
+        (["--warehouse", "catalog.audits"], "--warehouse catalog.audits: only Spark finds the tables of a catalog; add --spark"),
+        (["--warehouse", "abfss://a@b/c"], "--warehouse abfss://a@b/c: without Spark only S3 is written; add --spark"),
         (["--json", "nowhere/x.json"], "--json nowhere/x.json: not a file in an existing directory"),
     ],
 )
@@ -63,6 +65,10 @@ def test_what_is_of_no_use_is_refused_before_spark_starts(
     assert check(["maintain", *options]) == 2
     assert said in capsys.readouterr().err
     assert list(tmp_path.rglob("*")) == [tmp_path / "warehouse"]
+
+
+def test_spark_starts_if_it_is_asked_for() -> None:
+    assert before_spark(["maintain", "--spark", "--warehouse", "catalog.audits"]) == STARTED
 
 
 def test_files_stay_for_a_week_and_since_before_the_oldest_running_audit_began() -> None:
@@ -124,7 +130,7 @@ def test_a_failure_names_the_table_and_what_to_do_and_makes_the_exit_code_3() ->
 
 def test_a_commit_that_another_came_before_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
-    left = [ConcurrentDeleteReadException("first"), ConcurrentDeleteReadException("second")]
+    left = [CommitConflictError("first"), CommitConflictError("second")]
 
     def commit() -> str:
         if left:
@@ -134,9 +140,9 @@ def test_a_commit_that_another_came_before_is_tried_again(monkeypatch: pytest.Mo
     assert tables_upkeep.again(commit) == "done"
 
     def always() -> str:
-        raise ConcurrentDeleteReadException("always")
+        raise CommitConflictError("always")
 
-    with pytest.raises(ConcurrentDeleteReadException):
+    with pytest.raises(CommitConflictError):
         tables_upkeep.again(always)
     with pytest.raises(ZeroDivisionError):
         tables_upkeep.again(lambda: 1 // 0)

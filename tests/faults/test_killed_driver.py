@@ -140,7 +140,7 @@ def test_after_a_kill(
     for path in left:
         os.utime(path, (1, 1))
     upkeep = UpkeepRequest(warehouse=str(warehouse), keep_days=4000, keep_runs=50)
-    assert maintain(spark, upkeep, lambda _line: None).exit_code == 0
+    assert maintain(upkeep, lambda _line: None).exit_code == 0
     assert not unknown_files(warehouse)
     for run_id, expected in zip(ids, (undisturbed.second, undisturbed.third), strict=True):
         assert rows_of(warehouse, run_id, names) == expected

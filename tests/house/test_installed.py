@@ -192,7 +192,8 @@ def test_a_job_says_what_its_command_says_and_runs_where_it_runs() -> None:
     for command in cli.COMMANDS:
         job = (ROOT / f"jobs/{command.name}.py").read_text(encoding="utf-8")
         assert ast.get_docstring(ast.parse(job)) == command.summary
-        assert ("# runs-on: spark" in job) == (command.check is not None)
+        assert ("# runs-on: spark" in job) == command.may_need_spark([])
+        assert ("# takes: --spark" in job) == (not command.may_need_spark([]) and command.may_need_spark(["--spark"]))
 
 
 @pytest.mark.parametrize(

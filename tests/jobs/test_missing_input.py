@@ -13,6 +13,7 @@ import pytest
 
 from replica_audit import acknowledged, pipeline
 from replica_audit.config import Settings
+from replica_audit.maintain.run import warehouse_upkeep
 from replica_audit.past.metrics import run_metrics
 from replica_audit.past.run import PastRun
 from replica_audit.report.facts.run_report import Report
@@ -20,7 +21,6 @@ from replica_audit.report.metrics import ClusterMetrics
 from replica_audit.report.text import plain_text as text
 from replica_audit.rows import AUDIT_RUNS, FINDINGS
 from replica_audit.storage.warehouse.reader import WarehouseTables
-from replica_audit.storage.warehouse.upkeep import WarehouseUpkeep
 from tests.jobs.test_audit import SAMPLE, read
 
 if TYPE_CHECKING:
@@ -127,6 +127,6 @@ def test_a_missing_broker_is_said_first(nights: tuple[Nights, dict[str, Report]]
 def test_upkeep_keeps_the_run_that_read_a_cluster_last(nights: tuple[Nights, dict[str, Report]]) -> None:
     made, reports = nights
     lost = cluster_of(reports["one"], "committed-loss")
-    runs = {run.run_id: run.cluster_ids for run in WarehouseUpkeep(made.spark, str(made.warehouse)).runs()}
+    runs = {run.run_id: run.cluster_ids for run in warehouse_upkeep(str(made.warehouse), None).runs()}
     assert lost in runs["one"]
     assert lost not in runs["two"]

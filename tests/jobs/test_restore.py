@@ -37,7 +37,7 @@ def test_a_damaged_warehouse_is_refused_and_taken_back(spark: SparkSession, empt
         run(spark, warehouse, "third", SAMPLE / "committed-loss")
     assert {path: path.stat().st_mtime_ns for path in warehouse.rglob("*")} == before
 
-    made = restore(lambda: spark, warehouse, is_dry=False, tell=lambda _line: None)
+    made = restore(warehouse, is_dry=False, tell=lambda _line: None)
     assert (made.exit_code, [table.table for table in made.tables]) == (0, ["replica_verdicts", "findings"])
     assert [lost.run_id for lost in made.lost_runs] == ["second"]
     aside = {path.name for path in (warehouse / "findings" / "_damaged").iterdir()}
@@ -45,7 +45,7 @@ def test_a_damaged_warehouse_is_refused_and_taken_back(spark: SparkSession, empt
     assert report_of(PastRun(tables, None)).run_id == "first"
     with pytest.raises(UsageError, match=r"--run-id second: .* not complete"):
         PastRun(tables, "second")
-    assert restore(pytest.fail, warehouse, is_dry=False, tell=lambda _line: None).tables == ()
+    assert restore(warehouse, is_dry=False, tell=lambda _line: None).tables == ()
 
     again = run(spark, warehouse, "second", SAMPLE / "committed-loss")
     assert (again.finding_count, again.changes) == (before_damage.finding_count, before_damage.changes)

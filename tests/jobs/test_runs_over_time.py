@@ -94,7 +94,7 @@ def made(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.Te
     before = DeltaTable(str(place / "findings")).version()
     with pytest.MonkeyPatch.context() as bound:
         bound.setattr(upkeep, "_MANY_FILES", 1)
-        done = maintain(spark, UpkeepRequest(warehouse=str(place), keep_days=400, keep_runs=1), lambda line: None)
+        done = maintain(UpkeepRequest(warehouse=str(place), keep_days=400, keep_runs=1), lambda line: None)
     assert (done.exit_code, set(done.removed_runs)) == (0, {"one", "one-topic"})
     versions["maintain"] = before, DeltaTable(str(place / "findings")).version()
     return Made(place=place, versions=versions, reports=reports, statuses=statuses, differing=differing)

@@ -1,18 +1,21 @@
-"""A warehouse in a store that speaks S3: written and read without Spark by delta-rs, kept small by Spark with Hadoop's connector."""
+"""A warehouse in a store that speaks S3: written, read and kept small without Spark."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from replica_audit import cli
 from replica_audit.rows import INPUT_ERRORS, OF_PARTITIONS
 from replica_audit.rows.arrow import schema_of
+from replica_audit.storage.warehouse import upkeep
 from replica_audit.storage.warehouse.commits import CommitConflictError, TableCommit, TableCommits
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.storage.warehouse.table_files import TableFiles
@@ -52,6 +55,24 @@ def test_what_lies_there_is_read_as_on_a_disk(store: Store, tmp_path: Path, caps
     assert told("s3a://copied/nightly", capsys) == told(str(tmp_path / "here"), capsys)
     assert cli.main(["report", "--warehouse", "s3a://copied/nowhere", *IN_COLUMNS]) == 2
     assert "s3a://copied/nowhere" in capsys.readouterr().err
+
+
+def test_old_runs_go_and_files_are_merged(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "_MANY_FILES", 1)
+    now = datetime.now(UTC)
+    for run_id, days in (("older", 900), ("old", 800), ("kept", 10), ("new", 1)):
+        write_warehouse(tmp_path / "here", LOSS, run_id=run_id, started_at=now - timedelta(days=days))
+    store.upload(tmp_path / "here", "old", "nightly/")
+    assert cli.main(["maintain", "--warehouse", "s3a://old/nightly", "--json", str(tmp_path / "done")]) == 0
+    done = json.loads((tmp_path / "done").read_text())
+    assert done["removed_runs"] == ["older", "old"]
+    of = {one["table"]: one for one in done["tables"]}["replica_verdicts"]
+    assert (of["merged_files"], of["made_files"], of["removed_files"]) == (2, 1, 0)
+    for table in ("audit_runs", "replica_verdicts", "findings"):
+        there, before = (WarehouseTables(place).arrow(table) for place in ("s3a://old/nightly", str(tmp_path / "here")))
+        assert there is not None and before is not None
+        kept = before.filter(pc.is_in(before["run_id"], value_set=pa.array(["kept", "new"])))
+        assert comparable(in_process.rows(there)) == comparable(in_process.rows(kept)), table
 
 
 def test_commits_at_the_same_time_all_count(store: Store) -> None:

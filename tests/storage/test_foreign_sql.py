@@ -133,8 +133,7 @@ def test_a_definition_that_delta_itself_refuses_is_no_bug(spark: SparkSession, e
         DeltaWarehouse(spark, str(place)).create_missing()
 
 
-@pytest.mark.spark
-def test_maintain_changes_no_such_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_maintain_changes_no_such_table(tmp_path: Path) -> None:
     began = datetime.now(UTC) - timedelta(days=800)
     keys = {"run_id": "old", "cluster_id": "c", "started_at": began, "run_date": began.date(), "status": "complete", "exit_code": 2}
     newer = keys | {"run_id": "new", "started_at": began + timedelta(days=1)}
@@ -145,7 +144,7 @@ def test_maintain_changes_no_such_table(spark: SparkSession, tmp_path: Path) -> 
     for table, what in ((SEGMENT_EPOCHS, "delete the rows of runs"), (AUDIT_RUNS, "mark the runs that are to be removed")):
         plant(tmp_path / table.name, GENERATED, "partition >= 0")
         version = DeltaTable(str(tmp_path / table.name)).version()
-        failures = maintain(spark, request, lambda line: None).failures
+        failures = maintain(request, lambda line: None).failures
         assert (table.name, what) in {(one.table, one.what) for one in failures}
         assert all("column zz has delta.generationExpression" in one.reason for one in failures)
         assert DeltaTable(str(tmp_path / table.name)).version() == version

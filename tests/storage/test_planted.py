@@ -62,7 +62,7 @@ def test_a_link_in_the_place_of_a_table_or_its_log_is_refused(
     assert cli.main(["audit", "--input", str(SAMPLE), "--warehouse", str(warehouse)]) == 2
     assert f"{warehouse / name} is a link" in capsys.readouterr().err
     with pytest.raises(UsageError, match=f"{warehouse / name} is a link"):
-        restore(pytest.fail, warehouse, is_dry=False, tell=lambda _line: None)
+        restore(warehouse, is_dry=False, tell=lambda _line: None)
     assert files(tmp_path) == before
 
 

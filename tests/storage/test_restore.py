@@ -12,8 +12,10 @@ from deltalake import DeltaTable
 from replica_audit import cli
 from replica_audit.errors import OutputError, UsageError
 from replica_audit.maintain.restore import restore
+from replica_audit.past.run import PastRun
 from replica_audit.report import upkeep_report
 from replica_audit.report.upkeep_report import Restoration
+from replica_audit.storage.warehouse.reader import WarehouseTables
 from replica_audit.storage.warehouse.restore import set_aside
 from tests.faults.power_cuts import DAMAGES
 from tests.support.warehouse import STARTED, write_warehouse
@@ -39,7 +41,7 @@ def warehouse(made: Path, tmp_path: Path) -> Path:
 def look(warehouse: Path) -> Restoration:
     """What would be done; nothing is changed, and no session is started."""
     before = sorted((str(path), path.stat().st_mtime_ns) for path in warehouse.rglob("*"))
-    found = restore(pytest.fail, warehouse, is_dry=True, tell=lambda _line: None)
+    found = restore(warehouse, is_dry=True, tell=lambda _line: None)
     assert sorted((str(path), path.stat().st_mtime_ns) for path in warehouse.rglob("*")) == before
     return found
 
@@ -49,7 +51,7 @@ def newest_rows(warehouse: Path, table: str) -> Path:
 
 
 def test_nothing_is_done_to_a_warehouse_that_is_whole(warehouse: Path) -> None:
-    found = restore(pytest.fail, warehouse, is_dry=False, tell=lambda _line: None)
+    found = restore(warehouse, is_dry=False, tell=lambda _line: None)
     assert (found.tables, found.lost_runs, found.exit_code) == ((), (), 0)
     assert upkeep_report.restored(found) == f"{warehouse}: every table is whole, and no complete run lacks rows.\n"
 
@@ -152,3 +154,13 @@ def test_nothing_is_set_aside_through_a_link(warehouse: Path, tmp_path: Path) ->
     with pytest.raises(OutputError, match="is a link"):
         set_aside(warehouse / "findings", [Path(ENTRY).name])
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_damaged_tables_go_back_and_the_run_that_lacks_rows_counts_no_more(warehouse: Path) -> None:
+    (warehouse / "findings" / ENTRY).write_bytes(b"")
+    newest_rows(warehouse, "replica_verdicts").write_bytes(b"")
+    made = restore(warehouse, is_dry=False, tell=lambda _line: None)
+    assert (made.exit_code, [table.table for table in made.tables]) == (0, ["replica_verdicts", "findings"])
+    assert [lost.run_id for lost in made.lost_runs] == ["third"]
+    assert PastRun(WarehouseTables(str(warehouse)), None).run_id == "second"
+    assert restore(warehouse, is_dry=False, tell=lambda _line: None).tables == ()

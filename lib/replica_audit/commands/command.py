@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,8 +47,16 @@ class Command:
         return self.epilog.replace("{command}", command_line(self.name)).replace("{program}", program())
 
     def needs_spark(self, given: argparse.Namespace) -> bool:
-        """Whether so many options make it run on Spark; tools/environment.sh knows the same of jobs."""
-        return self.check is not None and not getattr(given, "cost", False) and not getattr(given, "local", False)
+        """Whether so many options make it run on Spark; spark-submit.sh knows the same of jobs."""
+        if self.check is None or getattr(given, "cost", False) or getattr(given, "local", False):
+            return False
+        return bool(getattr(given, "spark", True))
+
+    def may_need_spark(self, words: Sequence[str]) -> bool:
+        """Whether options that are not parsed yet may make it run on Spark."""
+        if self.check is None or "--cost" in words or "--local" in words:
+            return False
+        return "--spark" in words or all(option.flag != "--spark" for option in self.options)
 
 
 def show(text: str) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from replica_audit.commands import outputs
 from replica_audit.commands.command import Command, Option, show
-from replica_audit.commands.spark_process import own_session
 from replica_audit.errors import UsageError
 from replica_audit.progress import Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _MAINTAIN_HELP = """\
 Keep a warehouse small: every audit adds rows and files to it and removes none. In this order:
@@ -28,15 +31,18 @@ and the next start continues. Look first: --dry-run changes nothing.
 With --restore it does something else: where a power cut or a bad disk left files of the
 warehouse empty, torn or missing, it takes each damaged table back to its last version that is
 whole, and lists the runs that lack rows then, which count no more. No audit may run meanwhile.
+
+It needs neither Spark nor Java, but for a schema of a catalog, stores other than S3, and tables
+that version 0.2.0 or before made clustered: these it refuses, and --spark does them on Spark.
 """
 _MAINTAIN_EXIT = """\
 exit codes:
   0    done, or there was nothing to do
-  2    wrong usage; not a warehouse, its audit_runs cannot be read, or it cannot be written
+  2    wrong usage; not a warehouse, its audit_runs cannot be read, or it cannot be written; it needs --spark
   3    partly done: a table failed; the output names it and says what to do. The other tables are done
   70   a bug in this program; the traceback shows where
   130  interrupted; 143 by SIGTERM, 129 by SIGHUP: start it again, and it continues
-  137  a process of Spark was killed, most likely for want of memory: start it again, and it continues
+  137  with --spark, a process of Spark was killed, most likely for want of memory: start it again
 
 examples:
   {command} --dry-run
@@ -57,17 +63,34 @@ def _check(given: argparse.Namespace) -> None:
             why = "; readers and audits may still use newer files" if flag == "--vacuum-hours" else ""
             raise UsageError(f"{flag} {value}: give {least} or more{why}")
     outputs.check("--json", given.json)
+    _check_place(given)
+
+
+def _check_place(given: argparse.Namespace) -> None:
     from replica_audit.report.facts.question import no_warehouse
+    from replica_audit.storage.warehouse.commits import is_committed_to
     from replica_audit.storage.warehouse.place import is_catalog_name
     from replica_audit.storage.warehouse.reader import WarehouseTables
 
+    is_place = "://" in given.warehouse or is_catalog_name(given.warehouse)
     if given.restore:
-        if "://" in given.warehouse or is_catalog_name(given.warehouse):
+        if is_place:
             raise UsageError(f"--restore --warehouse {given.warehouse}: only a directory; of a store or a catalog use RESTORE of Delta")
         return  # it looks at the files itself
-    if "://" in given.warehouse or is_catalog_name(given.warehouse):
-        return  # Spark has the key
-    if not WarehouseTables(given.warehouse).has("audit_runs"):
+    if given.spark:
+        if is_place:
+            return  # Spark has the key
+    elif is_catalog_name(given.warehouse):
+        raise UsageError(f"--warehouse {given.warehouse}: only Spark finds the tables of a catalog; add --spark")
+    elif not is_committed_to(given.warehouse):
+        raise UsageError(f"--warehouse {given.warehouse}: without Spark only S3 is written; add --spark")
+    try:
+        is_there = WarehouseTables(given.warehouse).has("audit_runs")
+    except UsageError as error:
+        if not is_place:
+            raise
+        raise UsageError(f"{error}; or if only Spark has the key, add --spark") from None
+    if not is_there:
         raise no_warehouse(given.warehouse)
 
 
@@ -91,11 +114,17 @@ def _maintain(given: argparse.Namespace) -> int:
         is_dry=given.dry_run,
     )
     with progress() as told:
-        upkeep = maintain(own_session(), request, Progress(told).say)
+        upkeep = maintain(request, Progress(told).say, _session() if given.spark else None)
     if given.json:
         outputs.write("--json", given.json, upkeep_report.as_json(upkeep))
     show("\n" + upkeep_report.summary(upkeep))
     return upkeep.exit_code
+
+
+def _session() -> SparkSession:
+    from replica_audit.commands.spark_process import own_session
+
+    return own_session()
 
 
 def _restore(given: argparse.Namespace) -> int:
@@ -105,7 +134,7 @@ def _restore(given: argparse.Namespace) -> int:
 
     warehouse = Path(given.warehouse).expanduser().absolute()
     with progress() as told:
-        made = restore(own_session, warehouse, is_dry=given.dry_run, tell=Progress(told).say)
+        made = restore(warehouse, is_dry=given.dry_run, tell=Progress(told).say, start=_session if given.spark else None)
     if given.json:
         outputs.write("--json", given.json, upkeep_report.as_json(made))
     show("\n" + upkeep_report.restored(made))
@@ -144,6 +173,11 @@ COMMAND = Command(
         Option(
             flag="--restore",
             help="instead, take damaged tables back to the last version that is whole, and list the runs that this loses",
+            arguments={"action": "store_true"},
+        ),
+        Option(
+            flag="--spark",
+            help="change tables with Spark: those of a catalog, of a store that only Spark can write to, and clustered ones",
             arguments={"action": "store_true"},
         ),
         Option(flag="--dry-run", help="only print what it would do", arguments={"action": "store_true"}),

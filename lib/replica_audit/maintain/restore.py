@@ -10,36 +10,35 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
-from replica_audit.errors import AuditError, UsageError
-from replica_audit.maintain.run import described_failure, refuse_unwritable
+from replica_audit.errors import UsageError
+from replica_audit.maintain.run import FAILURES, described_failure, refuse_unwritable, warehouse_upkeep
 from replica_audit.report.facts.question import lacking_table, no_warehouse
 from replica_audit.report.upkeep_report import FailedStep, LostRun, Restoration, RestoredTable
-from replica_audit.rows import AUDIT_RUNS, REPLICA_LOGS, TABLES
+from replica_audit.rows import AUDIT_RUNS, FORMER_TABLES, REPLICA_LOGS, TABLES
 from replica_audit.rows.runs import AuditRun
 from replica_audit.storage.warehouse.place import LOG
 from replica_audit.storage.warehouse.restore import RestoredTables, WholeVersion, set_aside
 from replica_audit.storage.warehouse.upkeep import WarehouseUpkeep
 
-_FAILURES = (AuditError, OSError, PySparkException, Py4JJavaError, DeltaError)
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _RUN_IDS = pa.schema([("run_id", pa.string())])
-_BY_NAME = {table.name: table for table in TABLES}
+_BY_NAME = {table.name: table for table in (*TABLES, *FORMER_TABLES)}
 
 
-def restore(start: Callable[[], SparkSession], warehouse: Path, *, is_dry: bool, tell: Callable[[str], None]) -> Restoration:
+def restore(warehouse: Path, *, is_dry: bool, tell: Callable[[str], None], start: Callable[[], SparkSession] | None = None) -> Restoration:
     """Take every damaged table back to its last version that is whole.
 
     Args:
-        start: starts a session with Delta; not called if there is nothing to do.
         warehouse: the directory.
         is_dry: only look what would be done.
         tell: takes a line of progress.
+        start: starts a session with Delta that changes the tables; it is not called if there is nothing to do. None: without Spark.
 
     Raises:
         UsageError: it is no warehouse, nothing of its `audit_runs` is whole, or an audit runs.
@@ -64,14 +63,14 @@ def restore(start: Callable[[], SparkSession], warehouse: Path, *, is_dry: bool,
         if is_dry or not (tables.damaged or lost):
             return made
         tell(f"{len(tables.damaged)} damaged tables, {len(lost)} runs that lack rows")
-        store = WarehouseUpkeep(start(), location)
+        store = warehouse_upkeep(location, start() if start else None)
         if (began := store.oldest_audit(tables)) is not None:
             raise UsageError(f"warehouse {location}: an audit runs since {began:%Y-%m-%d %H:%M:%S} UTC; wait until it ends")
         failures = []
         for whole in tables.damaged.values():
             try:
                 _restore(store, warehouse, whole)
-            except _FAILURES as error:
+            except FAILURES as error:
                 reason, remedy = described_failure(error)
                 what = f"go back to version {whole.version}"
                 failures.append(FailedStep(table=whole.table, what=what, reason=reason, remedy=remedy))

@@ -13,25 +13,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import ceil
+from typing import TYPE_CHECKING
 
-from delta.exceptions import DeltaConcurrentModificationException
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
-from replica_audit.errors import AuditError, OutputError
+from replica_audit.errors import AuditError, OutputError, UsageError
 from replica_audit.report.facts.question import no_warehouse
 from replica_audit.report.upkeep_report import FailedStep, RunFate, Upkeep, UpkeptTable
 from replica_audit.retention.choice import KnownRun, RunChoice, choose
 from replica_audit.rows import AUDIT_RUNS, FORMER_TABLES, TABLES, Table
-from replica_audit.storage.warehouse.faults import causes, class_name, is_conflict
+from replica_audit.storage.warehouse.commits import CommitConflictError
+from replica_audit.storage.warehouse.direct_upkeep import DirectChanges
 from replica_audit.storage.warehouse.place import fault_of, refuse_planted, warehouse_place
-from replica_audit.storage.warehouse.upkeep import WarehouseUpkeep
+from replica_audit.storage.warehouse.upkeep import TableChangeError, WarehouseUpkeep
 from replica_audit.words import count
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 LEAST_VACUUM_HOURS = 168  # Delta's safe default: no reader and no writer works on a version for longer
-_FAILURES = (AuditError, OSError, PySparkException, Py4JJavaError, DeltaError, DeltaConcurrentModificationException)
+FAILURES = (AuditError, OSError, DeltaError, pa.ArrowException, CommitConflictError, TableChangeError)
 _EVERY = (*TABLES, *FORMER_TABLES)
 _AGAIN = "start maintain again, and it continues"
 
@@ -50,22 +52,22 @@ class UpkeepRequest:
     is_dry: bool = False
 
 
-def maintain(spark: SparkSession, request: UpkeepRequest, tell: Callable[[str], None]) -> Upkeep:
+def maintain(request: UpkeepRequest, tell: Callable[[str], None], spark: SparkSession | None = None) -> Upkeep:
     """Do one upkeep.
 
     Args:
-        spark: a session with Delta.
         request: what to keep.
         tell: takes a line of progress.
+        spark: a session with Delta that changes the tables; None: they are changed without Spark.
 
     Returns:
         What was done, and what could not be.
 
     Raises:
-        UsageError: there is no warehouse, or its `audit_runs` cannot be read.
+        UsageError: there is no warehouse, its `audit_runs` cannot be read, or only Spark can change it.
         OutputError: the warehouse cannot be written.
     """
-    return _Upkeep(spark, request, tell).run()
+    return _Upkeep(warehouse_upkeep(request.warehouse, spark), request, tell).run()
 
 
 def hours_to_keep(least: int, oldest_audit: datetime | None, now: datetime) -> int:
@@ -75,9 +77,8 @@ def hours_to_keep(least: int, oldest_audit: datetime | None, now: datetime) -> i
 
 
 class _Upkeep:
-    def __init__(self, spark: SparkSession, request: UpkeepRequest, tell: Callable[[str], None]) -> None:
-        self._request, self._tell = request, tell
-        self._store = WarehouseUpkeep(spark, request.warehouse)
+    def __init__(self, store: WarehouseUpkeep, request: UpkeepRequest, tell: Callable[[str], None]) -> None:
+        self._store, self._request, self._tell = store, request, tell
         self._done: dict[str, UpkeptTable] = {}
         self._failures: list[FailedStep] = []
 
@@ -85,6 +86,7 @@ class _Upkeep:
         request, now = self._request, datetime.now(UTC)
         if not self._store.has(AUDIT_RUNS):
             raise no_warehouse(request.warehouse)
+        self._refuse_foreign()
         if not request.is_dry:
             refuse_unwritable(request.warehouse)
         choices = choose(self._store.runs(), now, request.keep_days, request.keep_runs)
@@ -106,6 +108,13 @@ class _Upkeep:
             failures=tuple(self._failures),
         )
 
+    def _refuse_foreign(self) -> None:
+        foreign = [(table.name, what) for table in _EVERY if (what := self._store.foreign_features(table))]
+        if foreign:
+            (first, what), *more = foreign
+            others = f" and {len(more)} more" if more else ""
+            raise UsageError(f"warehouse {self._request.warehouse}: only Spark can change table {first}{others} ({what}); add --spark")
+
     def _remove(self, going: Sequence[KnownRun]) -> Sequence[KnownRun]:
         """Delete the rows of runs; returns the runs of which nothing is left."""
         if going and not self._request.is_dry:
@@ -120,10 +129,10 @@ class _Upkeep:
             self._done[AUDIT_RUNS.name] = UpkeptTable(table=AUDIT_RUNS.name)
         # the order of the catalogue, however they were worked on
         self._done = {table.name: self._done[table.name] for table in _EVERY if table.name in self._done}
-        return () if self._failures else [run for run in going if self._is_removed(run)]
-
-    def _is_removed(self, run: KnownRun) -> bool:
-        return self._request.is_dry or not self._store.count_rows(AUDIT_RUNS, [run])
+        if self._failures:
+            return ()
+        left = set() if self._request.is_dry else {run.run_id for run in self._store.runs()}
+        return [run for run in going if run.run_id not in left]
 
     def _delete(self, table: Table, going: Sequence[KnownRun]) -> None:
         with self._failing(table, "delete the rows of runs"):
@@ -152,11 +161,11 @@ class _Upkeep:
                 self._tell(f"{table.name}: {count(files, 'unused file')} {'would be ' if self._request.is_dry else ''}removed")
             self._done[table.name] = replace(self._done[table.name], removed_files=files, freed_bytes=size)
 
-    def _removed_files(self, table: Table, hours: int) -> tuple[int, int] | tuple[None, None]:
+    def _removed_files(self, table: Table, hours: int) -> tuple[int | None, int | None]:
         if self._request.is_dry:
             unused = self._store.unused_files(table, hours)
             return (None, None) if unused is None else (len(unused.paths), unused.size_bytes)
-        return self._store.remove_files(table, hours) or (None, None)
+        return self._store.remove_files(table, hours)
 
     def _has_failed(self, table: Table) -> bool:
         return any(failed.table == table.name for failed in self._failures)
@@ -166,10 +175,19 @@ class _Upkeep:
         """Note what a table's step failed with, and go on with the next."""
         try:
             yield
-        except _FAILURES as error:
+        except FAILURES as error:
             reason, remedy = described_failure(error)
             self._failures.append(FailedStep(table=table.name, what=what, reason=reason, remedy=remedy))
             self._tell(f"{table.name}: could not {what}: {reason}")
+
+
+def warehouse_upkeep(location: str, spark: SparkSession | None) -> WarehouseUpkeep:
+    """Return what changes a warehouse: with a session of Spark, or without."""
+    if spark is None:
+        return WarehouseUpkeep(DirectChanges(location), location)
+    from replica_audit.storage.warehouse.spark_upkeep import SparkChanges
+
+    return WarehouseUpkeep(SparkChanges(spark, location), location)
 
 
 def refuse_unwritable(warehouse: str) -> None:
@@ -201,10 +219,8 @@ def _fate(choice: RunChoice) -> RunFate:
 
 def described_failure(error: Exception) -> tuple[str, str]:
     """What a failure was, and what to do about it, in a sentence each."""
-    if is_conflict(error):
+    if isinstance(error, CommitConflictError):
         return "commits of other processes always came first", _AGAIN
     if isinstance(error, AuditError):  # has its own remedy
         return str(error), f"then {_AGAIN}"
-    thrown = list(causes(error))
-    said = f"{class_name(thrown[-1]).rpartition('.')[2]}: {thrown[-1].getMessage()}" if thrown else str(error)
-    return " ".join(said.split())[:300].rstrip("."), f"fix that, then {_AGAIN}"
+    return " ".join(str(error).split())[:300].rstrip("."), f"fix that, then {_AGAIN}"

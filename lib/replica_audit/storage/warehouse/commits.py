@@ -9,27 +9,48 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from replica_audit.errors import UsageError
+from replica_audit.files.object_store import S3_SCHEMES
 from replica_audit.rows.arrow import WrittenFile, schema_of
 from replica_audit.rows.columns import Table
-from replica_audit.storage.warehouse.place import LOG
-from replica_audit.storage.warehouse.reader import CONSTRAINT, WarehouseTables, local_directory, refuse_foreign_sql, store_options
+from replica_audit.storage.warehouse.place import LOG, warehouse_place
+from replica_audit.storage.warehouse.reader import (
+    CONSTRAINT,
+    WarehouseTables,
+    arrow_dataset,
+    local_directory,
+    refuse_foreign_sql,
+    store_options,
+)
+from replica_audit.storage.warehouse.table_files import rewritten
 
 CHANGE_FEED = "delta.enableChangeDataFeed"
 # what delta-rs writes, and Delta gives every table that needs no more; it cannot write clustered tables, as older versions made them
 _FEATURES = frozenset({"appendOnly", "invariants", "checkConstraints", "changeDataFeed"})
 _NAMED_FEATURES = 7  # the version from which a table names its features
 _CHECKPOINT_EVERY = "10"  # commits, as Spark's
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9._=-]+")
+
+
+def is_committed_to(location: str) -> bool:
+    """Whether the tables of a place are changed without Spark: a directory or a URI of S3, if this machine has the key."""
+    return warehouse_place(location) is not None or location.partition("://")[0] in S3_SCHEMES
 
 
 class CommitConflictError(Exception):
@@ -53,6 +74,62 @@ class TableCommit:
         """The same for delta-rs."""
         number = [] if self.fence is None else [Transaction(self.application, self.fence, time.time_ns() // 1_000_000)]
         return CommitProperties(custom_metadata={"userMetadata": self.run_id}, max_commit_retries=0, app_transactions=number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFile:
+    """A file of a table, as its log has it.
+
+    Args:
+        path: its name there.
+        size_bytes: its size.
+        modified_at_ms: when it was written.
+        rows: how many rows it has; None if unknown.
+        runs: the least and the greatest id of the runs that they are of; None if unknown.
+    """
+
+    path: str
+    size_bytes: int
+    modified_at_ms: int
+    rows: int | None
+    runs: tuple[str, str] | None
+
+    @property
+    def run_id(self) -> str | None:
+        """The run that all rows are of; None if they may be of several."""
+        return self.runs[0] if self.runs is not None and self.runs[0] == self.runs[1] else None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its name reads the same in the log and in the directory, as every writer names files."""
+        return _PLAIN.fullmatch(self.path) is not None
+
+    def may_hold(self, ids: Collection[str]) -> bool:
+        """Whether it may hold rows of some runs."""
+        return self.runs is None or any(self.runs[0] <= run_id <= self.runs[1] for run_id in ids)
+
+    def removal(self, *, is_change: bool) -> RemoveAction:
+        """What takes it from the table; unless `is_change`, other files have its rows."""
+        return RemoveAction(self.path, is_change, time.time_ns() // 1_000_000, self.size_bytes, {})
+
+
+def files_of(opened: DeltaTable) -> list[TableFile]:
+    """The files of a version of a table."""
+    known = pa.table(opened.get_add_actions(flatten=True))
+    names = ("path", "size_bytes", "modification_time", "num_records", "min.run_id", "max.run_id")
+    found = []
+    for row in known.select([name for name in names if name in known.column_names]).to_pylist():
+        least, greatest = row.get("min.run_id"), row.get("max.run_id")
+        found.append(
+            TableFile(
+                path=row["path"],
+                size_bytes=row["size_bytes"],
+                modified_at_ms=row["modification_time"],
+                rows=row.get("num_records"),
+                runs=None if least is None or greatest is None else (least, greatest),
+            )
+        )
+    return found
 
 
 class TableCommits:
@@ -149,7 +226,9 @@ class TableCommits:
             return
         actions: list[AddAction | RemoveAction] = [_added(file) for file in files]
         if replace is not None:
-            own, has_mixed = _files_of(opened, commit.run_id)
+            files_with = [file for file in files_of(opened) if file.may_hold([commit.run_id])]
+            own = [file for file in files_with if file.run_id == commit.run_id]
+            has_mixed = len(own) < len(files_with)
             which = f"run_id = '{commit.run_id}'"
             if has_mixed and replace:  # in one commit
                 rows = pa.concat_tables(replace)
@@ -159,11 +238,11 @@ class TableCommits:
                     lambda: write_deltalake(opened, rows, mode="overwrite", predicate=which, commit_properties=commit.properties),
                 )
                 return
-            if has_mixed:
-                unnumbered = TableCommit(run_id=commit.run_id, fence=None).properties
-                self._commit(table, opened, lambda: opened.delete(which, commit_properties=unnumbered))
-            else:
-                actions += own
+            if has_mixed and self.delete_runs(table, opened, [commit.run_id]):
+                self.write(table, files, commit, replace=replace)  # on the newer version, which may have seen a higher number
+                return
+            if not has_mixed:
+                actions += (file.removal(is_change=True) for file in own)
         if actions or replace is not None:
             self._commit(
                 table,
@@ -171,18 +250,132 @@ class TableCommits:
                 lambda: opened.create_write_transaction(actions, "append", opened.schema(), commit_properties=commit.properties),
             )
 
-    def update(self, table: Table, values: dict[str, str], where: str) -> int:
-        """Change rows, by expressions of SQL; returns how many.
+    def change_rows(self, table: Table, opened: DeltaTable, ids: Collection[str], change: Callable[[pa.Table], pa.Table]) -> None:
+        """Change the rows of runs, in files that are written again.
+
+        Args:
+            table: to change.
+            opened: its version, which is still the latest, or the change is a conflict.
+            ids: of the runs.
+            change: gives for rows of these and of other runs what takes their place, in the same columns.
+
+        Raises:
+            CommitConflictError: another commit came first.
+        """
+        files = [file for file in files_of(opened) if file.may_hold(ids)]
+        rows = self.dataset(table, opened, files)
+        made = rewritten(change(rows.to_table()).to_batches(), rows.schema, table=table.name, place=self.path(table))
+        self._replace(table, opened, files, [made], is_change=True)
+
+    def sign(self, table: Table, run_id: str, attempt: int, moment: datetime) -> int:
+        """Let the rows of an attempt at a run say when its process last lived; returns how many do.
 
         Raises:
             CommitConflictError: another commit came first.
             UsageError: as `properties`.
         """
-        opened = self._there(table)
-        done = self._commit(
-            table, opened, lambda: opened.update(updates=values, predicate=where, commit_properties=CommitProperties(max_commit_retries=0))
-        )
-        return int(done["num_updated_rows"])
+        opened, changed = self._there(table), 0
+
+        def signed(rows: pa.Table) -> pa.Table:
+            nonlocal changed
+            keys: list[Any] = [pc.equal(rows[name], pa.scalar(value)) for name, value in (("run_id", run_id), ("attempt", attempt))]
+            is_own: Any = pc.fill_null(pc.and_(*keys), False)
+            changed = len(rows.filter(is_own))
+            return with_values(rows, is_own, {"alive_at": moment})
+
+        self.change_rows(table, opened, [run_id], signed)
+        return changed
+
+    def delete_runs(self, table: Table, opened: DeltaTable, ids: Collection[str]) -> int:
+        """Delete the rows of runs: whole files are removed, and others written again without the rows. Returns how many.
+
+        That is one commit; where a table has a feed of changes, which delta-rs alone can write, two or three.
+
+        Raises:
+            CommitConflictError: another commit came first.
+        """
+        files = [file for file in files_of(opened) if file.may_hold(ids)]
+        whole = [file for file in files if file.run_id in ids and file.rows is not None]
+        gone = sum(file.rows or 0 for file in whole)
+        removed = pa.array(sorted(ids), pa.string())
+        others = [file for file in files if file not in whole]
+        odd = [file for file in others if not file.is_plain]
+        mixed = {file: held for file in others if file.is_plain and (held := self._count(table, opened, file, removed))}
+        if odd or (mixed and _properties(opened).get(CHANGE_FEED) == "true"):
+            self._replace(table, opened, whole, [], is_change=True)
+            return gone + self._delete_by_predicate(table, self._there(table), ids)
+        made = []
+        for file in mixed:
+            rows = self.dataset(table, opened, [file])
+            # by Python: no filter of Arrow's takes the types that delta-rs names in its files
+            kept = (batch.filter(pc.invert(pc.is_in(batch["run_id"], value_set=removed))) for batch in _batches(rows))
+            made.append(rewritten(kept, rows.schema, table=table.name, place=self.path(table)))
+        self._replace(table, opened, [*whole, *mixed], made, is_change=True)
+        return gone + sum(mixed.values())
+
+    def _count(self, table: Table, opened: DeltaTable, file: TableFile, ids: pa.StringArray) -> int:
+        """How many rows of some runs a file has."""
+        batches = self.dataset(table, opened, [file]).to_batches(columns=["run_id"])
+        return sum(len(batch.filter(pc.is_in(batch["run_id"], value_set=ids))) for batch in batches)
+
+    def _delete_by_predicate(self, table: Table, opened: DeltaTable, ids: Collection[str]) -> int:
+        before = {file.path for file in files_of(opened)}
+        which = f"run_id IN ({', '.join(map(_quoted, sorted(ids)))})"
+        done = self._commit(table, opened, lambda: opened.delete(which, commit_properties=on_this_version()))
+        while fresh := [[file] for file in files_of(opened) if file.path not in before and file.is_plain]:
+            try:
+                self.merge_files(table, opened, fresh)
+                break
+            except CommitConflictError:
+                newer = self._there(table)
+                before.update({file.path for file in files_of(newer)} - {file.path for (file,) in fresh})
+                opened = newer
+        return int(done["num_deleted_rows"])
+
+    def merge_files(self, table: Table, opened: DeltaTable, groups: Sequence[Sequence[TableFile]]) -> int:
+        """Write each group of files again, as one file, in one commit. Returns how many files that makes.
+
+        Raises:
+            CommitConflictError: another commit came first.
+            UsageError: files have other rows than the log says.
+        """
+        made = []
+        for group in groups:
+            rows = self.dataset(table, opened, group)
+            made.append(rewritten(_batches(rows), rows.schema, table=table.name, place=self.path(table)))
+            known = [file.rows for file in group if file.rows is not None]
+            if len(known) == len(group) and (made[-1].rows if made[-1] else 0) != sum(known):
+                raise UsageError(f"table {self.path(table)}: files have other numbers of rows than its log says")
+        self._replace(table, opened, [file for group in groups for file in group], made, is_change=False)
+        return sum(file is not None for file in made)
+
+    def dataset(self, table: Table, opened: DeltaTable, files: Collection[TableFile] | None = None) -> ds.Dataset:
+        """Some files of a version of a table; None: all.
+
+        Raises:
+            UsageError: the directory has them under other names.
+        """
+        whole = arrow_dataset(opened, None if self._local is None else self._local / table.name, None)
+        if files is None or not isinstance(whole, ds.FileSystemDataset):
+            return whole
+        names = {file.path for file in files}
+        fragments = [fragment for fragment in whole.get_fragments() if fragment.path in names]
+        if len(fragments) != len(names):
+            raise UsageError(f"table {self.path(table)}: its log has names of files that this program does not give")
+        return ds.FileSystemDataset(fragments, whole.schema, whole.format, whole.filesystem)
+
+    def _replace(
+        self, table: Table, opened: DeltaTable, files: Sequence[TableFile], made: Sequence[WrittenFile | None], *, is_change: bool
+    ) -> None:
+        """Take files from a table, and let it have others, in one commit. These stay if it fails: it may have been done all the same."""
+        removed = [file.removal(is_change=is_change) for file in files]
+        actions: list[AddAction | RemoveAction] = [*removed, *(_added(file, is_change=is_change) for file in made if file is not None)]
+        if actions:
+            self._commit(
+                table,
+                opened,
+                lambda: opened.create_write_transaction(actions, "append", opened.schema(), commit_properties=on_this_version()),
+            )
 
     def _opened(self, table: Table) -> DeltaTable | None:
         if self._local is not None and not (self._local / table.name / LOG).is_dir():
@@ -237,10 +430,20 @@ def _refuse_contradiction(path: str, opened: DeltaTable) -> None:
         raise UsageError(f"table {path}: Delta does not take its definition (it does not name {lacking[0]}); give another --warehouse")
 
 
-def _is_writable(opened: DeltaTable, table: Table) -> bool:
+def foreign_features(opened: DeltaTable) -> str | None:
+    """Return what of Delta a table has with which delta-rs cannot write it; None if it can."""
     protocol = opened.protocol()
-    is_plain = protocol.min_reader_version == 1 and not opened.metadata().partition_columns
-    if not is_plain or (protocol.min_writer_version >= _NAMED_FEATURES and not _FEATURES.issuperset(protocol.writer_features or ())):
+    if columns := opened.metadata().partition_columns:
+        return f"partitioned by {', '.join(columns)}"
+    named = protocol.writer_features or () if protocol.min_writer_version >= _NAMED_FEATURES else ()
+    features = sorted({*named, *(protocol.reader_features or ())} - _FEATURES)
+    if features or protocol.min_reader_version > 1:
+        return f"Delta's {', '.join(features)}" if features else f"version {protocol.min_reader_version} of Delta's protocol"
+    return None
+
+
+def _is_writable(opened: DeltaTable, table: Table) -> bool:
+    if foreign_features(opened) is not None:
         return False
     known = {CONSTRAINT + name.lower() for name in table.constraints}
     if any(name.lower().startswith(CONSTRAINT) and name.lower() not in known for name in _properties(opened)):
@@ -261,27 +464,36 @@ def _bare(kind: Any) -> Any:
     return [kind["type"], *(_bare(kind[part]) for part in ("elementType", "keyType", "valueType") if part in kind)]
 
 
-def _added(file: WrittenFile) -> AddAction:
+def _added(file: WrittenFile, *, is_change: bool = True) -> AddAction:
     return AddAction(
         path=file.path,
         size=file.size_bytes,
         partition_values={},
         modification_time=file.modified_at_ms,
-        data_change=True,
+        data_change=is_change,
         stats=file.statistics,
     )
 
 
-def _files_of(opened: DeltaTable, run_id: str) -> tuple[list[RemoveAction], bool]:
-    """The removal of every file that holds rows of this run alone, and whether others may hold some, too."""
-    known = pa.table(opened.get_add_actions(flatten=True))
-    names = [name for name in ("path", "size_bytes", "min.run_id", "max.run_id") if name in known.column_names]
-    now = time.time_ns() // 1_000_000
-    own, has_mixed = [], False
-    for file in known.select(names).to_pylist():
-        least, greatest = file.get("min.run_id"), file.get("max.run_id")
-        if least == greatest == run_id:
-            own.append(RemoveAction(file["path"], True, now, file["size_bytes"], {}))
-        elif least is None or greatest is None or least <= run_id <= greatest:
-            has_mixed = True
-    return own, has_mixed
+def on_this_version() -> CommitProperties:
+    """Return what lets a commit fail unless it is the next of the version that was read."""
+    return CommitProperties(max_commit_retries=0)
+
+
+def with_values(rows: pa.Table, chosen: Any, values: Mapping[str, Any]) -> pa.Table:
+    """Return rows of which the chosen ones have these values in their columns."""
+    for name, value in values.items():
+        place, field = rows.column_names.index(name), rows.schema.field(name)
+        given = value if isinstance(value, pa.ChunkedArray) else pa.scalar(value, field.type)
+        rows = rows.set_column(place, field, pc.if_else(chosen, given, rows[name]))
+    return rows
+
+
+def _batches(rows: ds.Dataset) -> Iterator[pa.RecordBatch]:
+    """All rows, of which few are in memory at once."""
+    yield from rows.to_batches(batch_readahead=2, fragment_readahead=1)
+
+
+def _quoted(text: str) -> str:
+    """A text as a literal of the SQL of delta-rs, which knows no escape but a doubled quotation mark."""
+    return "'" + text.replace("'", "''") + "'"

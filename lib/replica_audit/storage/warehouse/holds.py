@@ -167,12 +167,7 @@ def _show_life(warehouse: DeltaWarehouse, run_id: str, attempt: Attempt) -> bool
     """Write down that the holder lives; False if the run is another's by now."""
     if not attempt.is_same(latest_attempt(warehouse, run_id)):
         return False
-    which = f"run_id = '{run_id}' AND attempt = {attempt.number}"
-    return bool(warehouse.update(AUDIT_RUNS, {"alive_at": _in_sql(datetime.now(UTC))}, which))
-
-
-def _in_sql(time: datetime) -> str:
-    return f"CAST('{time:%Y-%m-%dT%H:%M:%S.%fZ}' AS TIMESTAMP)"
+    return bool(warehouse.sign(run_id, attempt.number, datetime.now(UTC)))
 
 
 def _held(run_id: str, attempt: Attempt) -> str:

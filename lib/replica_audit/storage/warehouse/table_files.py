@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -98,6 +98,42 @@ def written_rows(batches: Iterator[pa.RecordBatch], *, table: str, place: str, r
             files.add(table, batch)
         made = files.finish()
     yield pa.RecordBatch.from_pylist([as_dict(file) for file in made], schema=WRITTEN)
+
+
+def rewritten(batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, table: str, place: str) -> WrittenFile | None:
+    """Write rows of a table, as they are, into a new file; None if there are no rows.
+
+    Args:
+        batches: rows that the table has, with all of its columns.
+        schema: of the table.
+        table: its name.
+        place: its directory.
+
+    Raises:
+        OSError: the file cannot be written; nothing of it is left.
+    """
+    file: _TableFile | None = None
+    pending: list[pa.RecordBatch] = []
+
+    def write() -> _TableFile:
+        made = file or _TableFile(place, schema)
+        made.write(pa.Table.from_batches(pending, schema))
+        pending.clear()
+        return made
+
+    try:
+        for batch in batches:
+            if batch.num_rows:
+                pending.append(batch)
+            if sum(each.get_total_buffer_size() for each in pending) >= _ROW_GROUP_BYTES:
+                file = write()
+        if pending:
+            file = write()
+        return None if file is None else file.close(table)
+    except BaseException:
+        if file is not None:
+            file.discard()
+        raise
 
 
 def _refuse_violations(table: Table, rows: pa.RecordBatch) -> None:

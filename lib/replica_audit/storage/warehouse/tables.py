@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
 from urllib.parse import unquote
@@ -25,17 +26,17 @@ from pyspark.sql import DataFrame, SparkSession
 from replica_audit.engine.arrow import frame_of_table, spark_schema
 from replica_audit.engine.releases import in_threads
 from replica_audit.errors import UsageError
-from replica_audit.files.object_store import S3_SCHEMES
 from replica_audit.rows import AUDIT_RUNS, FORMER_TABLES, TABLES, Table
 from replica_audit.rows.arrow import WrittenFile, schema_of
 from replica_audit.rows.encoding import row_of, with_columns_of
 from replica_audit.storage.warehouse import damage
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
-from replica_audit.storage.warehouse.commits import TableCommit, TableCommits
+from replica_audit.storage.warehouse.attempts import microseconds
+from replica_audit.storage.warehouse.commits import TableCommit, TableCommits, is_committed_to
 from replica_audit.storage.warehouse.faults import is_conflict
 from replica_audit.storage.warehouse.place import LOG, is_catalog_name, refuse_planted, warehouse_place
 from replica_audit.storage.warehouse.reader import WarehouseTables
-from replica_audit.storage.warehouse.spark_tables import CatalogTables, SparkTables, definition, properties_of, upgrade, write_rows
+from replica_audit.storage.warehouse.spark_tables import CatalogTables, SparkTables, definition, properties_of, quoted, upgrade, write_rows
 from replica_audit.storage.warehouse.table_files import WRITTEN, written_rows
 
 WrittenRows = DataFrame | pa.Table | Sequence[WrittenFile]
@@ -60,7 +61,7 @@ class DeltaWarehouse:
         """What changes the tables without Spark; None where only Spark can."""
         if warehouse_place(self.location) is not None:
             return TableCommits(self.location)
-        if not self.in_catalog and self.location.partition("://")[0] in S3_SCHEMES:
+        if is_committed_to(self.location):
             with suppress(UsageError):  # only Spark has the key
                 WarehouseTables(self.location).has(AUDIT_RUNS.name)
                 return TableCommits(self.location)
@@ -257,17 +258,18 @@ class DeltaWarehouse:
             else:
                 return
 
-    def update(self, table: Table, values: dict[str, str], where: str) -> int:
-        """Change rows, by expressions of SQL that Spark and delta-rs both know; returns how many. A conflict is raised.
+    def sign(self, run_id: str, attempt: int, moment: datetime) -> int:
+        """Let the rows of `audit_runs` of an attempt say when its process last lived; returns how many do. A conflict is raised.
 
         Raises:
             UsageError: the table has SQL of others in its definition.
         """
-        if self._commits is not None and self._commits.takes(table):
-            return self._commits.update(table, values, where)
-        self.refuse_foreign_sql(table)
-        changed = ", ".join(f"{name} = {value}" for name, value in values.items())
-        done = self.spark.sql(f"UPDATE {self.identifier(table)} SET {changed} WHERE {where}").first()  # noqa: S608
+        if self._commits is not None and self._commits.takes(AUDIT_RUNS):
+            return self._commits.sign(AUDIT_RUNS, run_id, attempt, moment)
+        self.refuse_foreign_sql(AUDIT_RUNS)
+        when = f"timestamp_micros({microseconds(moment)})"
+        which = f"run_id = {quoted(run_id)} AND attempt = {attempt}"
+        done = self.spark.sql(f"UPDATE {self.identifier(AUDIT_RUNS)} SET alive_at = {when} WHERE {which}").first()  # noqa: S608
         return int(done["num_affected_rows"]) if done else 0
 
     def write_all(self, frames: Sequence[tuple[Table, WrittenRows]], run_id: str, *, replace: bool, fence: int | None = None) -> None:
