@@ -208,9 +208,12 @@ def _outcomes(facts: RecoveryFacts, plan: Plan, state: State, action: Action) ->
         return
     for reason in unknown_brokers(facts).get(action.broker, ()):
         yield 9, f"broker {action.broker} is started ({reason})"
-    taken = {one.replica for step in plan.steps for one in step.actions if isinstance(one, TakeOut)}
+    planned = [one for step in plan.steps for one in step.actions]
+    taken = {one.replica for one in planned if isinstance(one, TakeOut)}
+    # what does not run has its file when it starts: rule 5
+    corrected = {one.replica for one in planned if isinstance(one, CorrectFile) and state.running.get(one.replica[2]) is False}
     rebuilt = state.absent | (taken if facts.is_stopped(action.broker) is False else set())
-    done = Done(copied=state.copied, led={*state.leaders, *plan.crossed}, corrected=state.corrected, rebuilt=rebuilt)
+    done = Done(copied=state.copied, led={*state.leaders, *plan.crossed}, corrected=state.corrected | corrected, rebuilt=rebuilt)
     for start in facts.starts:
         replica = (start.topic, start.partition, start.broker_id)
         if start.broker_id == action.broker:

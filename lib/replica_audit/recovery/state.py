@@ -72,7 +72,7 @@ Effect = Removal | Leads | Deleted
 class State:
     """What is true at a point of a plan. `leaders` has no entry where nobody leads; `stuck` replicas run and never follow, or diverge.
 
-    `absent`: replicas that were deleted, or moved out of their log directories.
+    `absent`: replicas that were deleted, or moved out of their log directories. `early`: replicas that run before their leaders do.
     """
 
     running: dict[int, bool | None]
@@ -84,6 +84,7 @@ class State:
     corrected: set[ReplicaKey] = field(default_factory=set)
     absent: set[ReplicaKey] = field(default_factory=set)
     stuck: set[ReplicaKey] = field(default_factory=set)
+    early: set[ReplicaKey] = field(default_factory=set)
     waited: set[int] = field(default_factory=set)
     reset: set[tuple[str, PartitionKey]] = field(default_factory=set)
     ended: set[tuple[PartitionKey, int, int]] = field(default_factory=set)
@@ -167,10 +168,19 @@ def _started(facts: RecoveryFacts, state: State, broker: int, *, empty: bool) ->
         one = facts.leaderless.get(key)
         if key in state.leaders:
             yield from _follows(facts, state, (*key, broker), is_empty=is_empty)
+            yield from _meets(facts, state, key, broker)
         elif one is not None and not is_empty and leads_by_itself(one, broker):
             yield from _leads(facts, state, key, broker, is_clean=True)
         elif one is not None and not is_empty and broker in lead_at_once(one, facts.replicas.get(key, ())):
             yield from _leads(facts, state, key, broker, is_clean=False)
+
+
+def _meets(facts: RecoveryFacts, state: State, key: PartitionKey, broker: int) -> Iterator[Effect]:
+    """A leader that starts is followed by those that ran before it, with the file that it has by now."""
+    for replica in sorted(one for one in state.early if one[:2] == key and state.leaders[key] == broker):
+        state.early.discard(replica)
+        state.stuck.discard(replica)
+        yield from _follows(facts, state, replica)
 
 
 def _leads(facts: RecoveryFacts, state: State, key: PartitionKey, broker: int, *, is_clean: bool) -> Iterator[Effect]:
@@ -191,6 +201,8 @@ def _follows(facts: RecoveryFacts, state: State, replica: ReplicaKey, *, is_empt
     if is_empty:
         state.isr.setdefault(key, set()).add(broker)
         return
+    if state.running.get(leader) is False:
+        state.early.add(replica)
     cut, catches_up = cut_of(facts, replica, leader, corrected=replica in state.corrected or (*key, leader) in state.corrected)
     if cut is not None:
         yield Removal(
