@@ -32,7 +32,7 @@ With --restore it does something else: where a power cut or a bad disk left file
 warehouse empty, torn or missing, it takes each damaged table back to its last version that is
 whole, and lists the runs that lack rows then, which count no more. No audit may run meanwhile.
 
-It needs neither Spark nor Java, but for a schema of a catalog, stores other than S3, and tables
+It needs neither Spark nor Java, except for a schema of a catalog, stores other than S3, and tables
 that version 0.2.0 or before made clustered: these it refuses, and --spark does them on Spark.
 """
 _MAINTAIN_EXIT = """\
