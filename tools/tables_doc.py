@@ -32,19 +32,20 @@ def page() -> str:
 
 
 def _described(table: Table) -> list[str]:
-    rows = [f"| `{c.name}` | {_type(type_of(c.hint))} | {'' if c.nullable else 'never'} | {_cell(c.comment)} |" for c in table.columns]
+    rows = [f"| `{c.name}` | {type_shown(type_of(c.hint))} | {'' if c.nullable else 'never'} | {_cell(c.comment)} |" for c in table.columns]
     checks = [f"- `{name}`: `{_cell(check)}`" for name, check in table.constraints.items()]
     head = [f"## {table.name}", "", f"{table.grain[0].upper()}{table.grain[1:]}.", "", "| column | type | null | |", "|---|---|---|---|"]
     return [*head, *rows, "", *(["Checks:", "", *checks, ""] if checks else [])]
 
 
-def _type(kind: pa.DataType) -> str:
+def type_shown(kind: pa.DataType) -> str:
+    """A type as Spark's SQL writes it."""
     if pa.types.is_list(kind):
-        return f"array<{_type(kind.value_type)}>"
+        return f"array<{type_shown(kind.value_type)}>"
     if pa.types.is_map(kind):
-        return f"map<{_type(kind.key_type)}, {_type(kind.item_type)}>"
+        return f"map<{type_shown(kind.key_type)}, {type_shown(kind.item_type)}>"
     if pa.types.is_struct(kind):
-        return f"struct<{', '.join(f'{field.name}: {_type(field.type)}' for field in kind)}>"
+        return f"struct<{', '.join(f'{field.name}: {type_shown(field.type)}' for field in kind)}>"
     return "timestamp" if pa.types.is_timestamp(kind) else _SPARK[str(kind)]
 
 

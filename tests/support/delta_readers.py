@@ -29,12 +29,17 @@ def in_delta_rs(place: Path, version: int | None = None) -> pa.Table:
     return DeltaTable(str(place), version=version).to_pyarrow_table()
 
 
-def in_duckdb(place: Path, where: str = "true", *values: object) -> pa.Table:
-    """A table, read with DuckDB's `delta_scan`, or the rows that a condition with these values chooses."""
+def delta_extension() -> Path:
+    """Where the extension lies that reads Delta tables: nothing is downloaded."""
     package = find_spec("duckdb_extension_delta")
     assert package is not None
     (extension,) = Path(str(package.origin)).parent.rglob("delta.duckdb_extension")
+    return extension
+
+
+def in_duckdb(place: Path, where: str = "true", *values: object) -> pa.Table:
+    """A table, read with DuckDB's `delta_scan`, or the rows that a condition with these values chooses."""
     with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as database:
-        database.load_extension(str(extension))
+        database.load_extension(str(delta_extension()))
         database.execute("SET TimeZone = 'UTC'")
         return database.execute(f"SELECT * FROM delta_scan(?) WHERE {where}", [str(place), *values]).to_arrow_table()  # noqa: S608 - a test's own
