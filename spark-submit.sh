@@ -46,6 +46,13 @@ wrong_usage() {
     exit "$USAGE_ERROR"
 }
 
+# The driver is here: what it says, writes and ends with would be lost elsewhere.
+refuse_cluster_mode() {
+    say "error: only deploy mode client: elsewhere in the cluster the driver's exit code, --json and --html would be lost; leave" \
+        "--deploy-mode out, or run this command in a container there (docs/deployment.md)"
+    exit "$USAGE_ERROR"
+}
+
 # Whether a job has an option --dry-run of its own: what comes after its name is then the job's.
 takes_dry_run() {
     [ -n "$1" ] && grep -qs '^# takes: --dry-run$' "$ROOT/jobs/$1.py"
@@ -77,6 +84,7 @@ for argument in "$@"; do
         -h | --help) usage && exit 0 ;;
         --master) wants_master=true ;;
         --master=*) SPARK_MASTER="${argument#*=}" ;;
+        --deploy-mode*) refuse_cluster_mode ;;
         -*) wrong_usage "unknown option $argument; a job's options come after its name" ;;
         *) job="$argument" ;;
         esac
@@ -127,6 +135,8 @@ if $needs_spark; then
     # shellcheck disable=SC2206
     more=(${SPARK_SUBMIT_ARGS:-})
     set +f
+    case " ${more[*]-} " in *" --deploy-mode cluster "* | *" --deploy-mode=cluster "* | *spark.submit.deployMode=cluster*) refuse_cluster_mode ;; esac
+    if grep -Eqs '^[[:space:]]*spark\.submit\.deployMode[[:space:]:=]+cluster' "$ROOT/conf/spark-defaults.conf"; then refuse_cluster_mode; fi
     environment_spark_variables
     # The job starts the JVM: signals reach who can say what becomes of the work, and a JVM that is killed is told by who waits for it.
     export PYSPARK_SUBMIT_ARGS

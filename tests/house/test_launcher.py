@@ -48,6 +48,25 @@ def test_an_old_java_is_named(checkout: Checkout, version: str, major: str) -> N
     assert checkout.untouched()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "flags", "setting"),
+    [
+        (("--deploy-mode", "cluster", "audit"), "", ""),
+        (("--deploy-mode=cluster", "audit"), "", ""),
+        (("audit",), "--verbose --deploy-mode cluster", ""),
+        (("audit",), "--conf spark.submit.deployMode=cluster", ""),
+        (("audit",), "", "spark.submit.deployMode  cluster"),
+    ],
+)
+def test_a_driver_elsewhere_is_refused_in_a_sentence(checkout: Checkout, arguments: tuple[str, ...], flags: str, setting: str) -> None:
+    defaults = checkout.root / "conf" / "spark-defaults.conf"
+    defaults.write_text(f"{defaults.read_text()}\n{setting}\n")
+    ran = checkout.run("--dry-run", *arguments, SPARK_SUBMIT_ARGS=flags)
+    assert (ran.code, ran.out) == (2, "")
+    assert "error: only deploy mode client:" in ran.err
+    assert checkout.run("--dry-run", "triage", SPARK_SUBMIT_ARGS=flags).code == 0, "it has no driver"
+
+
 def test_the_release_file_tells_the_version_without_starting_java(checkout: Checkout, tmp_path: Path) -> None:
     home = tmp_path / "old java"
     checkout.script(home / "bin" / "java", "echo started >&2", "exit 1")
