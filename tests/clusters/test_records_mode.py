@@ -61,7 +61,7 @@ def test_the_keys_that_a_replica_lacks_in_the_end_are_named_before_and_after(pat
 @pytest.mark.parametrize("root", by_day(root for root in ROOTS if root.parts[-2] not in LOST), ids=lambda root: "/".join(root.parts[-2:]))
 def test_no_key_differs_where_nothing_was_lost_by_compaction(root: Path) -> None:
     tables, by_content = in_process.audit(root, settings=RECORDS), in_process.audit(root)
-    assert not tables["differences"]
+    assert not [row for row in tables["differences"] if row["kind"] == "key"]
     for row, expected in zip(tables["replica_verdicts"], by_content["replica_verdicts"], strict=True):
         assert not row["differing_keys"]
         assert row["records_unread"] is None
