@@ -709,14 +709,14 @@ def test_a_replica_copied_into_itself_is_one_replica(broker: Path):
 
 @contextmanager
 def pipe(path: Path) -> Iterator[list[str]]:
-    """A named pipe that nobody writes to. Whoever opens it would wait for ever: is let go at once, and gets into the list."""
+    """A named pipe that nobody writes to. Whoever waits for it to be opened would wait for ever: is let go, and gets into the list."""
     path.unlink(missing_ok=True)
     os.mkfifo(path)
     waited: list[str] = []
     over = threading.Event()
 
     def let_go() -> None:
-        while not over.wait(0.01):
+        while not over.wait(0.5):  # who opens it without waiting is gone by then
             with suppress(OSError):  # nobody reads
                 os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
                 waited.append(path.name)
