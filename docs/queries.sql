@@ -1,7 +1,7 @@
 -- Questions to a warehouse. Each statement runs unchanged in Spark SQL, DuckDB and delta-rs (DataFusion) once the tables have their names
 -- there: `USE catalog.schema` in Spark, or a view of each folder, as in DuckDB
 --   CREATE VIEW findings AS SELECT * FROM delta_scan('/srv/audits/findings');
--- The two views come first; the others use them. A run counts once its rows of audit_runs are complete.
+-- The views come first; the others use them. A run counts once its rows of audit_runs are complete.
 
 -- complete_runs: every run that counts, for each cluster that it read; age 1 is the latest one
 CREATE OR REPLACE VIEW complete_runs AS
@@ -13,6 +13,13 @@ WHERE status = 'complete' AND exit_code <> 2 AND last_seen_run_id IS NULL;
 -- latest_runs: the latest of each cluster
 CREATE OR REPLACE VIEW latest_runs AS
 SELECT cluster_id, run_id, run_date, started_at, finished_at, exit_code FROM complete_runs WHERE age = 1;
+
+-- open_findings: what is open by the latest runs: found, or not to be checked
+CREATE OR REPLACE VIEW open_findings AS
+SELECT found.*
+FROM findings AS found
+JOIN latest_runs AS runs ON runs.cluster_id = found.cluster_id AND runs.run_id = found.run_id
+WHERE found.status <> 'resolved';
 
 -- latest: when each cluster was audited last, and to what it came
 SELECT cluster_id, run_id, run_date, finished_at, exit_code FROM latest_runs ORDER BY cluster_id;
@@ -26,8 +33,7 @@ ORDER BY starts.cluster_id, starts.broker_id;
 
 -- new_criticals: critical findings of the latest runs that the run before did not have, and nobody has acknowledged
 SELECT found.cluster_id, found.topic, found.partition, found.broker_id, found.code, found.summary
-FROM findings AS found
-JOIN latest_runs AS runs ON runs.cluster_id = found.cluster_id AND runs.run_id = found.run_id
+FROM open_findings AS found
 WHERE found.status = 'new' AND found.severity = 'critical' AND found.acknowledgement IS NULL
 ORDER BY found.cluster_id, found.topic, found.partition, found.broker_id, found.code;
 
@@ -36,9 +42,7 @@ SELECT found.cluster_id, found.topic,
     COUNT(CASE WHEN found.severity = 'critical' THEN 1 END) AS criticals,
     COUNT(CASE WHEN found.severity = 'error' THEN 1 END) AS errors,
     COUNT(*) AS open_findings
-FROM findings AS found
-JOIN latest_runs AS runs ON runs.cluster_id = found.cluster_id AND runs.run_id = found.run_id
-WHERE found.status <> 'resolved'
+FROM open_findings AS found
 GROUP BY found.cluster_id, found.topic
 ORDER BY criticals DESC, errors DESC, open_findings DESC, found.cluster_id, found.topic
 LIMIT 20;
@@ -48,18 +52,14 @@ SELECT found.cluster_id, found.broker_id,
     COUNT(CASE WHEN found.severity = 'critical' THEN 1 END) AS criticals,
     COUNT(CASE WHEN found.severity = 'error' THEN 1 END) AS errors,
     COUNT(*) AS open_findings
-FROM findings AS found
-JOIN latest_runs AS runs ON runs.cluster_id = found.cluster_id AND runs.run_id = found.run_id
-WHERE found.status <> 'resolved'
+FROM open_findings AS found
 GROUP BY found.cluster_id, found.broker_id
 ORDER BY criticals DESC, errors DESC, open_findings DESC, found.cluster_id, found.broker_id;
 
 -- longest_open: open findings of the latest runs and since when they are open, the oldest first
 SELECT found.cluster_id, found.topic, found.partition, found.broker_id, found.code, found.severity, first.run_date AS open_since
-FROM findings AS found
-JOIN latest_runs AS runs ON runs.cluster_id = found.cluster_id AND runs.run_id = found.run_id
+FROM open_findings AS found
 LEFT JOIN complete_runs AS first ON first.cluster_id = found.cluster_id AND first.run_id = found.first_seen_run_id
-WHERE found.status <> 'resolved'
 ORDER BY open_since, found.cluster_id, found.topic, found.partition, found.broker_id, found.code
 LIMIT 50;
 
