@@ -168,16 +168,17 @@ def _started(facts: RecoveryFacts, state: State, broker: int, *, empty: bool) ->
         one = facts.leaderless.get(key)
         if key in state.leaders:
             yield from _follows(facts, state, (*key, broker), is_empty=is_empty)
-            yield from _meets(facts, state, key, broker)
+            if state.leaders[key] == broker:
+                yield from _meets(facts, state, key)
         elif one is not None and not is_empty and leads_by_itself(one, broker):
             yield from _leads(facts, state, key, broker, is_clean=True)
         elif one is not None and not is_empty and broker in lead_at_once(one, facts.replicas.get(key, ())):
             yield from _leads(facts, state, key, broker, is_clean=False)
 
 
-def _meets(facts: RecoveryFacts, state: State, key: PartitionKey, broker: int) -> Iterator[Effect]:
+def _meets(facts: RecoveryFacts, state: State, key: PartitionKey) -> Iterator[Effect]:
     """A leader that starts is followed by those that ran before it, with the file that it has by now."""
-    for replica in sorted(one for one in state.early if one[:2] == key and state.leaders[key] == broker):
+    for replica in sorted(one for one in state.early if one[:2] == key):
         state.early.discard(replica)
         state.stuck.discard(replica)
         yield from _follows(facts, state, replica)
