@@ -10,7 +10,7 @@ import csv
 import random
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -85,7 +85,7 @@ def plans_in(lab: Lab, java: JavaClient, history: History, keep: Path | None) ->
             differences.append(f"step {operator.step.title!r}: {error}")
     after = _settled(lab, history, work / "after")
     compacted = {topic.name for topic in history.topics if topic.is_compacted}
-    gone, copied = set(_gone(before, after, compacted)), set(_held(work / "safe"))
+    gone, copied = set(_gone(before, after, compacted)), set(_held(_copies(plan, work / "safe")))
     differences += [f"{topic}-{partition}: offsets {one.base} to {one.last} are gone" for (topic, partition), one in sorted(gone - copied)]
     cut = 0
     if (plan / "truncations.csv").exists() and not differences and not stopped:
@@ -134,9 +134,22 @@ def _settled(lab: Lab, history: History, root: Path) -> Path:
     return copy_all(lab, root)
 
 
-def _held(root: Path) -> Iterator[tuple[Place, FileBatch]]:
-    """Every batch of a root that its replica still serves and its CRC does not contradict, with its partition."""
-    for (topic, partition, _broker), directory in replica_directories(root).items():
+def _copies(plan: Path, safe: Path) -> Iterator[tuple[Place, Path]]:
+    """The copies that a plan has asked for; of a directory with a suffix under the partition that it was of."""
+    if (plan / "save-first.csv").exists():
+        with (plan / "save-first.csv").open(encoding="utf-8", newline="") as stream:
+            for row in csv.DictReader(stream):
+                topic, _, partition = row["directory"].removeprefix("./").split(".")[0].rpartition("-")
+                yield (topic, int(partition)), safe / row["copy_to"] / row["directory"]
+
+
+def _replicas(root: Path) -> Iterator[tuple[Place, Path]]:
+    return (((topic, partition), directory) for (topic, partition, _broker), directory in replica_directories(root).items())
+
+
+def _held(directories: Iterable[tuple[Place, Path]]) -> Iterator[tuple[Place, FileBatch]]:
+    """Every batch that a replica still serves and its CRC does not contradict, with its partition."""
+    for (topic, partition), directory in directories:
         begins = log_start_offset(directory)
         yield from (((topic, partition), one) for one in batches(directory) if is_intact(one) and one.last >= begins)
 
@@ -146,8 +159,8 @@ def _gone(before: Path, after: Path, compacted: set[str]) -> Iterator[tuple[Plac
     starts: dict[Place, int] = {}
     for (topic, partition, _broker), directory in replica_directories(after).items():
         starts[topic, partition] = max(log_start_offset(directory), starts.get((topic, partition), 0))
-    held = {(place, _but_for_the_epoch(one)) for place, one in _held(after)}
-    for place, one in set(_held(before)):
+    held = {(place, _but_for_the_epoch(one)) for place, one in _held(_replicas(after))}
+    for place, one in set(_held(_replicas(before))):
         is_cleaned = place[0] in compacted or place[0].startswith("__")
         if not is_cleaned and one.last >= starts.get(place, 0) and (place, _but_for_the_epoch(one)) not in held:
             yield place, one

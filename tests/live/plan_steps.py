@@ -9,7 +9,6 @@ import csv
 import os
 import re
 import shlex
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -104,13 +103,13 @@ class Operator:
             r"# start every broker, each on its host": self._start_all,
             r"# stop broker (\d+)\b.*": self._stop,
             r"# brokers? ([\d, ]+) must not run yet.*": self._not_running,
-            r"# on each broker, stopped or from a snapshot: mkdir -p SAFE_PLACE/broker-BROKER_ID; .*": lambda: None,
-            r"# cp -a LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/": self._copy,
+            r"# on each broker, stopped or from a snapshot, for each line of save-first.csv:": lambda: None,
+            r"# (mkdir -p SAFE_PLACE/COPY_TO; cp -a LOG_DIR/DIRECTORY SAFE_PLACE/COPY_TO/)": self._copy,
             r"# on its host, in a copy of this folder(?:, while it runs)?: (?:DIR_\d+=LOG_DIR )+(?:ASIDE=SAFE_PLACE )?sh (checkpoints/\S+)"
             r"( check)?": self._in_place,
             r"# on the host of broker (\d+), in each log directory that holds (.*): rm (\S+)": self._remove_marker,
             r"# cat LOG_DIR/DIRECTORY/partition.metadata   # has the topic id": self._every_topic_is_named,
-            r"# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/DIRECTORY.*": lambda: None,
+            r"# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/COPY_TO/DIRECTORY.*": lambda: None,
             r"# (add it|audit again|look into SAVED|save the records|start one consumer|stop the consumers) .*": lambda *_: None,
             r"# (the records themselves|\(after `triage`).*": lambda *_words: None,
             r"# the new plan has no such step for these replicas": lambda: None,
@@ -196,8 +195,8 @@ class Operator:
         said_where = (self.folder / "PLAN.md").read_text(encoding="utf-8").partition(f"sh {script}`")[0].rpartition("## Step")[2]
         found = re.findall(r"(DIR_\d+) is the one that was audited as `([^`]*)`", said_where)
         own = {name: self.lab.root / Path(audited).relative_to(self.audited) for name, audited in found}
-        own["ASIDE"] = self.safe / "aside"
-        own["ASIDE"].mkdir(parents=True, exist_ok=True)
+        own["ASIDE"] = self.safe
+        self.safe.mkdir(parents=True, exist_ok=True)
         said = " ".join(f"{name}={shlex.quote(str(place))}" for name, place in own.items())
         self.shell(f"{said} sh {script}{check or ''}", self.folder)
 
@@ -217,11 +216,12 @@ class Operator:
             if self.lab.brokers[int(broker)].state is State.UP:
                 self._stop(broker)
 
-    def _copy(self) -> None:
+    def _copy(self, line: str) -> None:
         with (self.folder / "save-first.csv").open(encoding="utf-8", newline="") as stream:
             for row in csv.DictReader(stream):
-                place = Path("broker-" + row["broker_id"], Path(row["log_dir"]).name, row["directory"])
-                shutil.copytree(self.lab.root / place, self.safe / place)
+                log_dir = self.lab.root / f"broker-{row['broker_id']}" / Path(row["log_dir"]).name
+                places = {"SAFE_PLACE": str(self.safe), "LOG_DIR": str(log_dir), "DIRECTORY": row["directory"], "COPY_TO": row["copy_to"]}
+                self.shell(re.sub("|".join(places), lambda found, places=places: shlex.quote(places[found[0]]), line), self.folder)
 
 
 def _listed(said: str) -> list[str]:

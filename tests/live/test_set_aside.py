@@ -43,7 +43,7 @@ def test_a_diverged_replica_is_moved_away_and_fetched_again(line: str, log_dirs:
         found = replica_directories(lab.root)
         assert found[planted] == own, "in the log directory that it is assigned to"
         assert batches(own) == batches(found[*planted[:2], 1])
-        assert batches(tmp_path / "safe" / "aside" / "broker-2" / own.name) != batches(own)
+        assert batches(tmp_path / "safe" / "moved-from-broker-2" / "DIR_1" / own.name) != batches(own)
         lab.brokers[1].terminate()
         lab.wait_for("it leads what it has fetched", [_TOPIC], lambda one: one["leader_id"] == 2)
 

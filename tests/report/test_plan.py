@@ -489,7 +489,7 @@ def disk(tmp_path: Path) -> _Disk:
 
 
 def test_what_the_script_does_is_undone_until_the_broker_was_started(disk: _Disk) -> None:
-    corrected, moved = disk.data / "t-0" / "leader-epoch-checkpoint", disk.aside / "broker-2" / "u-0"
+    corrected, moved = disk.data / "t-0" / "leader-epoch-checkpoint", disk.aside / "moved-from-broker-2" / "DIR_1" / "u-0"
     for _again in range(2):
         assert disk.run() == (0, "")
         assert (corrected.read_text(), moved.is_dir(), (disk.data / "u-0").exists()) == ("0\n1\n3 0\n", True, False)
@@ -507,10 +507,36 @@ def test_what_the_script_does_is_undone_until_the_broker_was_started(disk: _Disk
     assert (code, "can no longer be undone" in said) == (1, True), "a broker has written it since"
     corrected.write_text("0\n1\n3 0\n")
     (disk.data / "replication-offset-checkpoint").touch()
+    assert disk.run() == (0, ""), "again"
     code, said = disk.run("undo")
     assert (code, "the broker was started" in said) == (1, True), "whatever it has written"
     (disk.script.parent / "was-put").unlink()
     assert disk.run("undo")[0] == 1
+
+
+def test_directories_of_one_name_are_copied_and_moved_apart(tmp_path: Path) -> None:
+    """A replica that two log directories of a broker hold: the broker refuses to start, and either may hold what counts."""
+    safe, logs = tmp_path / "safe", [log("u", 2, log_dir=str(tmp_path / name)) for name in ("data-0", "data-1")]
+    safe.mkdir()
+    for one in logs:
+        (Path(one.log_dir) / "u-0").mkdir(parents=True)
+        (Path(one.log_dir) / "u-0" / "of").write_text(one.log_dir)
+    down: dict[str, Any] = {"leader": 1, "isr": (1,), "min_insync_replicas": 1}
+    plan = plan_of(facts(verdicts=(verdict("u", 2, "log_matching_violation"),), roles=roles("u", 1, 2, **down), logs=tuple(logs)), RE_READ)
+    _write(plan, tmp_path / "plan")
+    for row in csv.DictReader(io.StringIO(files(plan)["save-first.csv"])):
+        places = {"SAFE_PLACE": str(safe), "LOG_DIR": row["log_dir"], "DIRECTORY": row["directory"], "COPY_TO": row["copy_to"]}
+        line = re.sub("|".join(places), lambda found, places=places: places[found[0]], plan.steps[0].commands[1].removeprefix("# "))
+        subprocess.run(["/bin/sh", "-c", line], check=True)
+    assert {path.read_text() for path in safe.rglob("of")} == {one.log_dir for one in logs}
+    named = {**os.environ, "ASIDE": str(safe), **{f"DIR_{number}": one.log_dir for number, one in enumerate(logs, 1)}}
+    script = ["/bin/sh", str(tmp_path / "plan" / "checkpoints" / "broker-2" / "put-in-place.sh")]
+    for _again in range(2):
+        subprocess.run(script, check=True, env=named)
+        assert not list(tmp_path.glob("data-*/u-0"))
+    assert sorted(path.read_text() for path in (safe / "moved-from-broker-2").rglob("of")) == [one.log_dir for one in logs]
+    subprocess.run([*script, "undo"], check=True, env=named)
+    assert {path.read_text() for path in tmp_path.glob("data-*/u-0/of")} == {one.log_dir for one in logs}
 
 
 def test_the_script_touches_no_file_that_was_not_audited_nor_a_disk_in_use(disk: _Disk) -> None:
@@ -622,7 +648,9 @@ def test_a_transaction_that_may_be_committed_is_aborted_only_after_its_records_w
     saved = plan_of(found, RE_READ)
     copied, ended = saved.steps
     assert (copied.stage, ended.stage) == (Stage.COPY, Stage.ABORT)
-    assert list(csv.reader(io.StringIO(files(saved)["save-first.csv"])))[1:] == [[str(taken.leader_id), "/var/lib/kafka/data-0", "u-0"]]
+    assert list(csv.reader(io.StringIO(files(saved)["save-first.csv"])))[1:] == [
+        [str(taken.leader_id), "/var/lib/kafka/data-0", "u-0", f"broker-{taken.leader_id}"]
+    ]
     assert ended.commands[0].startswith("# save the records named above from the copies of step 1")
     assert f"{taken.first_offset}..{taken.last_offset} for committed" in ended.reasons[0]
 

@@ -107,11 +107,12 @@ class DiskWork:
         lines += [f': "${{{name}:?name a log directory of the broker: PLAN.md says which one {name} is}}"\n' for name in names.values()]
         lines += [': "${ASIDE:?name a directory outside of the log directories}"\n'] if self.moved else []
         lines += [f'not_used "${name}"\n' for name in names.values()]
-        lines += ['if [ "$mode" = put ]; then : > "$here/was-put"; fi\n']
+        lines += ['if [ "$mode" = put ] && [ ! -e "$here/was-put" ]; then : > "$here/was-put"; fi\n']
         for log, name, _content, audited in placed:
             source = quote(f"{file_name(log.directory)}/{name}")
             lines.append(f'place {source} "${names[log.log_dir]}"/{quote(log.directory)} {name} {audited}\n')
-        lines += [f'aside "${names[log.log_dir]}" {quote(log.directory)}\n' for log in self.moved]
+        lines += [f'aside {names[log.log_dir]} "${names[log.log_dir]}" {quote(log.directory)}\n' for log in self.moved]
+        lines += ['if [ "$mode" = undo ]; then rm -f -- "$here/was-put"; fi\n']
         yield PlanFile(name=f"{below}/{SCRIPT}", content=_ON_DISK + "".join(lines), executable=True)
 
 
@@ -162,10 +163,12 @@ place() {  # SOURCE DIRECTORY NAME DIGEST
   [ "$(digest "$target")" = "$4" ] || fail "$target is not the file that was audited: copy it again, audit and plan again"
   if [ "$mode" = check ]; then return; fi
   if [ -e "$target" ]; then cp -p -- "$target" "$target.before"; fi
-  cp -- "$here/$1" "$target"
+  cp -- "$here/$1" "$target.new"
+  mv -f -- "$target.new" "$target"
 }
-aside() {
-  from=$1/$2 to=$ASIDE/broker-$broker/$2
+aside() {  # NAME LOG_DIR DIRECTORY; two log directories may each have a directory of that name
+  from=$2/$3 place=$ASIDE/moved-from-broker-$broker/$1
+  to=$place/$3
   if [ "$mode" = undo ]; then
     if [ -e "$to" ]; then
       [ ! -e "$from" ] || fail "$from was made again: the broker was started, and this can no longer be undone"
@@ -175,11 +178,11 @@ aside() {
   fi
   if [ -d "$to" ] && [ ! -e "$from" ]; then return; fi
   [ -d "$from" ] || fail "$from: no such directory; which log directories does the broker have?"
-  [ ! -e "$to" ] || fail "$to is there already: name another directory"
+  [ ! -e "$to" ] || fail "$to is there, and $from is, too: keep the one that is whole, move the other one elsewhere, and run this again"
   if [ "$mode" = check ]; then return; fi
   [ -d "$ASIDE" ] || fail "$ASIDE: no such directory; make it first"
-  case "$(cd -- "$ASIDE" && pwd -P)/" in "$(cd -- "$1" && pwd -P)"/*) fail "$ASIDE lies in the log directory $1" ;; esac
-  mkdir -p -- "$ASIDE/broker-$broker"
+  case "$(cd -- "$ASIDE" && pwd -P)/" in "$(cd -- "$2" && pwd -P)"/*) fail "$ASIDE lies in the log directory $2" ;; esac
+  mkdir -p -- "$place"
   mv -- "$from" "$to"
 }
 """
@@ -228,8 +231,9 @@ def reasons_of(work: DiskWork, aside: Mapping[ReplicaKey, str]) -> Iterator[str]
     yield from _some(f"{partition_shown(log.topic, log.partition)}: topic id {shown(topic_id)}." for log, topic_id in work.named)
     if aside:
         yield (
-            "These directories are moved to SAFE_PLACE, a directory outside of the log directories. Started without them, the broker makes "
-            "each replica again, empty, and fetches all of it from its leader: what it held is not served. Keep what was moved."
+            f"These directories are moved to SAFE_PLACE/moved-from-broker-{work.broker}, outside of the log directories. Started without "
+            "them, the broker makes each replica again, empty, and fetches all of it from its leader: what it held is not served. "
+            "Keep what was moved."
         )
     yield from _some(f"{partition_shown(topic, partition)}: {why}." for (topic, partition, _broker), why in aside.items())
 

@@ -48,7 +48,7 @@ from replica_audit.words import count
 
 FILE = "save-first.csv"
 _LOST_SINCE = (Verdict.COMMITTED_LOSS, Verdict.STALE_TAIL)
-_SAME = "# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/DIRECTORY   # prints nothing; of a snapshot: there"
+_SAME = "# diff -r LOG_DIR/DIRECTORY SAFE_PLACE/COPY_TO/DIRECTORY   # prints nothing; of a snapshot: there"
 
 
 def plan_of(facts: RecoveryFacts, policy: GroupPolicy) -> Plan:
@@ -150,11 +150,7 @@ def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], kept: Collection[R
     table = PlanFile(name=TRUNCATIONS, content=truncations_csv(truncations(facts)))
     if not holders:
         return PlanPart(steps=tuple(_only_copies(facts, lost, held, table)))
-    rows: list[tuple[str | int, ...]] = [("broker_id", "log_dir", "directory")]
-    for replica in holders:
-        logs = facts.logs_of.get(replica, ())
-        for log_dir, directory in [(log.log_dir, log.directory) for log in logs] or [("", "{}-{}".format(*replica))]:
-            rows.append((replica[2], log_dir, f"./{directory}" if directory.startswith("-") else directory))
+    rows = _directories(facts, holders)
     of = brokers_shown({broker for *_key, broker in holders})
     kept_copies = sorted({*since, *(one for one in held if one[2] in facts.gone)})
     step = PlanStep(
@@ -165,15 +161,15 @@ def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], kept: Collection[R
             f"They {'hold' if held else 'may hold'} records that no other log keeps once a step below, or the start of a broker, "
             f"truncates, deletes or sets them aside. They are listed in {FILE}, with the log directory as audited; on the broker it is one "
             "of its `log.dirs`.",
-            "Replicas of one partition have the same directory name on every broker: keep each broker's copies apart.",
+            "Directories of one name, on several brokers or in several log directories of one, are copied apart: column `copy_to`.",
             "If you audited copies that were made after these brokers stopped, those are the copies: keep them.",
             f"Which replica truncates how much, under which leader: {TRUNCATIONS}.",
             *_more_once_corrected(facts),
             *_copies(lost, since),
         ),
         commands=(
-            "# on each broker, stopped or from a snapshot: mkdir -p SAFE_PLACE/broker-BROKER_ID; then, for each line of save-first.csv:",
-            "# cp -a LOG_DIR/DIRECTORY SAFE_PLACE/broker-BROKER_ID/",
+            "# on each broker, stopped or from a snapshot, for each line of save-first.csv:",
+            "# mkdir -p SAFE_PLACE/COPY_TO; cp -a LOG_DIR/DIRECTORY SAFE_PLACE/COPY_TO/",
             *_salvage(facts),
         ),
         checks=(Check(_SAME, Shows.COPIED),),
@@ -185,6 +181,23 @@ def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], kept: Collection[R
     only_at_start = {one for one in facts.lost_at_start if facts.is_stopped(one[2]) is False}
     followers = {one for one in truncated | waits if one[2] not in facts.gone} - ((facts.never_fetch | only_at_start) - cut)
     return PlanPart(steps=(step,), presumptions=(*_stopped(facts, followers, tools), *_still_lead(facts, truncated, tools)))
+
+
+def _directories(facts: RecoveryFacts, holders: Iterable[ReplicaKey]) -> list[tuple[str | int, ...]]:
+    """The lines of save-first.csv: each directory of some replicas, and a place for its copy that no directory of the same name has."""
+    found = []
+    for replica in holders:
+        logs = facts.logs_of.get(replica, ())
+        found += [(replica[2], *one) for one in [(log.log_dir, log.directory) for log in logs] or [("", "{}-{}".format(*replica))]]
+    numbers: dict[int, dict[str, int]] = {}
+    for broker, log_dir, _directory in found:
+        of_broker = numbers.setdefault(broker, {})
+        of_broker.setdefault(log_dir, len(of_broker) + 1)
+    rows: list[tuple[str | int, ...]] = [("broker_id", "log_dir", "directory", "copy_to")]
+    for broker, log_dir, directory in found:
+        place = f"broker-{broker}" if len(numbers[broker]) == 1 else f"broker-{broker}/log-dir-{numbers[broker][log_dir]}"
+        rows.append((broker, log_dir, f"./{directory}" if directory.startswith("-") else directory, place))
+    return rows
 
 
 def _removed(facts: RecoveryFacts, steps: Sequence[PlanStep]) -> tuple[set[ReplicaKey], set[ReplicaKey]]:
