@@ -71,7 +71,30 @@ def test_whole_batches_that_only_recovery_takes_away_are_an_error(tmp_path: Path
     assert errors(tables) == {("unreadable", holder)}
     (found,) = [row for row in tables["found"] if row["code"] == "unreadable"]
     assert "truncates it at 110" in found["summary"]
-    assert "whole batches of offsets 120..299" in found["summary"]
+    assert "takes offsets 120..299" in found["summary"]
+
+
+@pytest.mark.parametrize("shape", [RAW, COLLECTED])
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize(("committed", "epoch", "is_lost"), [(100, 5, True), (10, 5, None), (100, 3, False)])
+def test_what_recovery_takes_and_the_leader_has_of_another_epoch_only_is_lost(
+    tmp_path: Path, shape: str, how: str, committed: int, epoch: int, is_lost: bool | None
+) -> None:
+    """The follower is damaged where the leader's next epoch begins: the ends of the logs do not show what only it held."""
+    root = tmp_path / "raw"
+    replica(
+        root, LEADER, {0: filled(0, 10) + filled(10, 290, epoch=epoch)}, reached=300, table=[(3, 0), *([(5, 10)] if epoch == 5 else [])]
+    )
+    log_dir = replica(root, FOLLOWER, {0: HOW[how](WHOLE[0])}, reached=committed).parent
+    (log_dir / "recovery-point-offset-checkpoint").write_bytes(kf.checkpoint([("t", 0, 0)]))
+    stop(root, FOLLOWER, cleanly=False)
+    metadata(root, LEADER, [LEADER, FOLLOWER], isr=[LEADER], down=[FOLLOWER], epoch=epoch)
+    tables = audited(shaped(root, shape, tmp_path / shape))
+    starts = [(row["outcome"], tuple(row["because"])) for row in tables["replica_starts"] if row["broker_id"] == FOLLOWER]
+    if is_lost is None:  # nothing says that it was committed: only whole batches count, and of a garbled length none is seen behind
+        is_lost = how == "a byte flipped"
+    assert starts == ([("copy-first", ("recovery-truncates",))] if is_lost else [])
+    assert errors(tables) == ({("unreadable", FOLLOWER)} if is_lost else set())
 
 
 @pytest.mark.parametrize("how", HOW)

@@ -221,7 +221,12 @@ class Operator:
             for row in csv.DictReader(stream):
                 log_dir = self.lab.root / f"broker-{row['broker_id']}" / Path(row["log_dir"]).name
                 places = {"SAFE_PLACE": str(self.safe), "LOG_DIR": str(log_dir), "DIRECTORY": row["directory"], "COPY_TO": row["copy_to"]}
-                self.shell(re.sub("|".join(places), lambda found, places=places: shlex.quote(places[found[0]]), line), self.folder)
+                self.shell(filled_in(line, {name: shlex.quote(place) for name, place in places.items()}), self.folder)
+
+
+def filled_in(line: str, places: Mapping[str, str]) -> str:
+    """A line of a plan, with what a person puts in the place of each name."""
+    return re.sub("|".join(places), lambda found: places[found[0]], line)
 
 
 def _listed(said: str) -> list[str]:

@@ -24,7 +24,7 @@ def broker(outcome: StartOutcome, *because: StartBecause, **known: object) -> Br
 
 def test_every_reason_has_its_words() -> None:
     for one in StartBecause:
-        if one is not StartBecause.COPIED_TWICE:  # of no single replica
+        if one not in (StartBecause.COPIED_TWICE, StartBecause.SAME_DIRECTORY_ID, StartBecause.MISLED_BY_INDEX):  # of no single replica
             replica = row(ReplicaStart, outcome="unknown", because=(str(one),), leader_id=1, broker_id=2)
             assert len(replica_text(replica)) > 10
         assert len(said_of(broker(OUTCOME_OF[one], one))) > 20

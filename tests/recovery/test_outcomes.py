@@ -30,6 +30,7 @@ from replica_audit.rows.runs import ReportedProblem
 from replica_audit.rows.starts import OUTCOME_OF, BrokerStart, ReplicaStart, StartBecause, StartOutcome
 from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
 from replica_audit.storage.warehouse.arrow_tables import MemoryTables
+from tests.cases.shapes import filled, metadata, replica, stop
 from tests.recovery.blank_rows import row
 from tests.support import in_process
 
@@ -337,3 +338,36 @@ def test_a_broker_that_was_copied_twice_is_not_known(tmp_path: Path) -> None:
     rows = done.tables.rows("broker_starts", BrokerStart)
     assert {one.broker_id: one.outcome for one in rows} == {1: "unknown", 2: "safe", 3: "safe"}
     assert rows[0].because == {str(StartBecause.COPIED_TWICE): 1}
+
+
+def _starts(root: Path) -> dict[int, tuple[str, dict[str, int]]]:
+    done = triage((str(root),), Settings(), tell=lambda _event: None)
+    return {one.broker_id: (one.outcome, dict(one.because)) for one in done.tables.rows("broker_starts", BrokerStart)}
+
+
+def test_two_brokers_with_one_directory_id_are_not_two_copies(tmp_path: Path) -> None:
+    root = tmp_path / "c"
+    shutil.copytree(DATA / "sample" / "clean-in-sync", root)
+    metas = [next(root.glob(f"broker-{broker}/*/meta.properties")) for broker in (1, 3)]
+    ids = [next(line for line in meta.read_text().splitlines() if line.startswith("directory.id=")) for meta in metas]
+    metas[1].write_text(metas[1].read_text().replace(ids[1], ids[0]))
+    shared = ("unknown", {str(StartBecause.SAME_DIRECTORY_ID): 1})
+    assert _starts(root) == {1: shared, 2: ("safe", {}), 3: shared}
+
+
+def test_a_log_of_another_broker_decides_nothing_about_a_start(tmp_path: Path) -> None:
+    root = tmp_path / "c"
+    shutil.copytree(DATA / "sample" / "clean-in-sync", root)
+    line = "INFO [Broker id=3] Leader t-0 with topic id Some(x) starts at leader epoch 1 (kafka.cluster.Partition)"
+    (root / "broker-1" / "server.log").write_text(f"[2026-11-21 05:49:49,584] {line}\n")
+    assert list(_starts(root).values()) == [("safe", {})] * 3
+
+
+def test_an_index_that_misleads_is_no_unread_file(tmp_path: Path) -> None:
+    for broker in (1, 2):
+        directory = replica(tmp_path, broker, {0: filled(0, 30)}, reached=30)
+        stop(tmp_path, broker, cleanly=True)
+    (directory / "00000000000000000000.timeindex").write_bytes((1).to_bytes(8) + (29).to_bytes(4))  # no record is newer than that
+    metadata(tmp_path, 1, [1, 2], down=[1, 2])
+    because = _starts(tmp_path)[2][1]
+    assert (str(StartBecause.MISLED_BY_INDEX) in because, str(StartBecause.NOT_READ) in because) == (True, False)

@@ -29,8 +29,8 @@ def test_what_a_start_deletes_is_copied_by_its_own_name() -> None:
     found = planned(with_start(led, StartBecause.DELETES))
     (copy,) = (step for step in found.steps if step.stage is Stage.COPY)
     assert copy.files[0].content.splitlines()[1:] == [
-        "2,/var/lib/kafka/data-0,t-0",
-        "2,/var/lib/kafka/data-0,t-0.1-delete",
+        "2,/var/lib/kafka/data-0,t-0,broker-2",
+        "2,/var/lib/kafka/data-0,t-0.1-delete,broker-2",
     ]
 
 
@@ -50,7 +50,11 @@ def test_a_broker_that_runs_and_would_be_elected_instead_is_stopped_and_started_
     assert StartBroker(1) in actions(made)[3:]
     assert made.steps[0].commands[0] == "# stop broker 1: else it leads instead; a step below starts it again"
     others = roles("other", 1, 2, leader=1, isr=(1,), unclean_leader_election=True)
-    (refused,) = planned(replace(found, roles=(*found.roles, *others))).refusals
+    led = planned(replace(found, roles=(*found.roles, *others)))
+    assert Elect(("t", 0), 1) in actions(led), "which loses nothing, either, and runs"
+    assert not {StopBroker(1), StartBroker(1)} & {*actions(led)}
+    costly = offline("t", candidate(2, **UNCLEAN), candidate(1, **{**UNCLEAN, "rank": 2, "lost_offsets": 1}), isr=(3,))
+    (refused,) = planned(replace(found, offline=(costly,), roles=(*found.roles, *others))).refusals
     assert (refused.what, refused.of) == ("elect a leader of", (("t", 0),))
     assert refused.why.startswith("broker 1 runs and would be elected instead; if it stops")
 

@@ -37,6 +37,7 @@ from replica_audit.rows.records import OpenTransactionRow
 from replica_audit.rows.replicas import CorrectedLine, FollowerOnceCorrected, ReplicaLog, ReplicaRole
 from replica_audit.rows.starts import BrokerStart
 from replica_audit.rows.what_if import FollowerCut, WhatIfLeader
+from tests.live.plan_steps import filled_in
 from tests.support.rows import sparse
 
 RE_READ = GroupPolicy.RE_READ
@@ -526,7 +527,7 @@ def test_directories_of_one_name_are_copied_and_moved_apart(tmp_path: Path) -> N
     _write(plan, tmp_path / "plan")
     for row in csv.DictReader(io.StringIO(files(plan)["save-first.csv"])):
         places = {"SAFE_PLACE": str(safe), "LOG_DIR": row["log_dir"], "DIRECTORY": row["directory"], "COPY_TO": row["copy_to"]}
-        line = re.sub("|".join(places), lambda found, places=places: places[found[0]], plan.steps[0].commands[1].removeprefix("# "))
+        line = filled_in(plan.steps[0].commands[1].removeprefix("# "), places)
         subprocess.run(["/bin/sh", "-c", line], check=True)
     assert {path.read_text() for path in safe.rglob("of")} == {one.log_dir for one in logs}
     named = {**os.environ, "ASIDE": str(safe), **{f"DIR_{number}": one.log_dir for number, one in enumerate(logs, 1)}}

@@ -240,9 +240,13 @@ class PartitionAudit:
             choices=choices,
             found=found,
             problems=errors,
-            recovered={broker: cut for broker in self.compared if (cut := recovery_takes(broker, self.compared, self.replicas))},
+            recovered={
+                broker: cut for broker in self.compared if (cut := recovery_takes(broker, self.leadership.leader_id, self.replicas))
+            },
             cut_by_recovery={
-                broker: one.log.cut_batches[:2] for broker, one in self.compared.items() if one.log is not None and one.log.cut_batches
+                broker: (one.log.cut_runs[0].first_offset, one.log.cut_runs[-1].last_offset + 1)
+                for broker, one in self.compared.items()
+                if one.log is not None and one.log.cut_runs
             },
         )
         return replica_starts(rows)

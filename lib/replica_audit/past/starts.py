@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from replica_audit.errors import UsageError
-from replica_audit.model.replicas import NOT_READ_WHOLE
+from replica_audit.formats.log_dir.names import SERVER_LOG
+from replica_audit.model.replicas import MISLEADING_INDEX, NOT_READ_WHOLE
 from replica_audit.partition.known.cluster_facts import ClusterFacts
 from replica_audit.past.run import PastRun, counted
 from replica_audit.protocol.verdict.partition_findings import ElectionType
@@ -25,9 +26,9 @@ from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 
 _SHOWN = 20  # replicas in the answer about one broker
 _NAMED = 3  # partitions of a broker
-_OF_LOGS = frozenset({"server-log-of-another-broker", "line-cut", "unusable-log"})  # what a start does, they do not decide
 _LOSSES = ("lost_offsets", "lost_records", "lost_committed")
 _BROKER = ["cluster_id", "broker_id"]
+_OF_PROBLEMS = {MISLEADING_INDEX: StartBecause.MISLED_BY_INDEX, "directory-id-of-two-brokers": StartBecause.SAME_DIRECTORY_ID}
 Broker = tuple[str, int]  # cluster id, broker id
 
 
@@ -44,13 +45,13 @@ def broker_starts(tables: ArrowTables, run_id: str, known: Mapping[Broker, Start
     """
     starts = tables.of_table(REPLICA_STARTS, [name for name in REPLICA_STARTS.names if name != "run_id"], run_id=run_id)
     logs = _held(tables, run_id)
-    unread = _unread(tables, run_id)
     outcomes, because = _counts(starts, "outcome"), _because(starts)
     of_brokers = known or {}
     for broker, reason in of_brokers.items():
         because[broker][reason] += 1
-    for broker, problems in unread.items():
-        because[broker][StartBecause.NOT_READ] = max(because[broker][StartBecause.NOT_READ], problems)  # a replica's file is one of them
+    for (cluster, broker_id, reason), problems in _problems(tables, run_id).items():
+        of_broker = because[cluster, broker_id]
+        of_broker[reason] = max(of_broker[reason], problems)  # a replica's file is one of them
     return [
         _row(run_id, broker, starts, logs.get(broker, (0, None)), outcomes[broker], because[broker])
         for broker in sorted({*logs, *outcomes, *of_brokers})
@@ -60,9 +61,10 @@ def broker_starts(tables: ArrowTables, run_id: str, known: Mapping[Broker, Start
 def known_of_brokers(facts: Mapping[str, ClusterFacts], missing: Mapping[str, Collection[int]] | None = None) -> dict[Broker, StartBecause]:
     """What is known of brokers as a whole, by the facts of their clusters; `missing`: by cluster, those that an earlier run read."""
     twice = {(cluster, one.broker_id) for cluster, of in facts.items() for one in of.other_copies}
-    twice |= {(cluster, broker) for cluster, of in facts.items() for one in of.shared_ids for broker, _path in one.directories}
+    shared = {(cluster, broker) for cluster, of in facts.items() for one in of.shared_ids for broker, _path in one.directories}
     lacking = {(cluster, broker) for cluster, brokers in (missing or {}).items() for broker in brokers}
-    return dict.fromkeys(twice, StartBecause.COPIED_TWICE) | dict.fromkeys(lacking, StartBecause.MISSING)
+    reasons = {StartBecause.SAME_DIRECTORY_ID: shared, StartBecause.COPIED_TWICE: twice, StartBecause.MISSING: lacking}
+    return {broker: reason for reason, brokers in reasons.items() for broker in brokers}
 
 
 def open_outcomes(tables: ArrowTables, run_id: str) -> Counter[str]:
@@ -120,11 +122,17 @@ def _held(tables: ArrowTables, run_id: str) -> dict[Broker, tuple[int, bool | No
     return {broker: (count, True if True in ran[broker] else False if ran[broker] == {False} else None) for broker, count in held.items()}
 
 
-def _unread(tables: ArrowTables, run_id: str) -> Counter[Broker]:
+def _problems(tables: ArrowTables, run_id: str) -> Counter[tuple[str, int, StartBecause]]:
+    """How many problems of each broker's folder leave unknown what its start does: not those of `server.log`, which no start depends on."""
     code, kind = GARBLED_TABLE
-    is_table = (ds.field("code") == code) & ds.field("kind").isin([kind])  # never null, unlike `==`
-    is_unread = ds.field("code").isin(sorted(NOT_READ_WHOLE - _OF_LOGS)) & ds.field("broker_id").is_valid() & ~is_table
-    return counted(tables.of_table(INPUT_ERRORS, _BROKER, is_unread, run_id=run_id), _BROKER)
+    is_known = ((ds.field("code") == code) & ds.field("kind").isin([kind])) | ds.field("kind").isin([SERVER_LOG])  # never null, unlike `==`
+    decides = ds.field("code").isin(sorted(NOT_READ_WHOLE)) & ds.field("broker_id").is_valid() & ~is_known
+    found: Counter[tuple[str, int, StartBecause]] = Counter()
+    for (cluster, broker, problem), number in counted(
+        tables.of_table(INPUT_ERRORS, [*_BROKER, "code"], decides, run_id=run_id), [*_BROKER, "code"]
+    ).items():
+        found[cluster, broker, _OF_PROBLEMS.get(problem, StartBecause.NOT_READ)] += number
+    return found
 
 
 def _because(starts: pa.Table) -> defaultdict[Broker, Counter[str]]:

@@ -15,7 +15,13 @@ from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey
 from replica_audit.rows.findings import ElectionChoice
 from replica_audit.rows.starts import OUTCOME_OF, ReplicaStart, StartBecause, StartOutcome
 
-OF_BROKERS = (StartBecause.COPIED_TWICE, StartBecause.NOT_READ, StartBecause.MISSING)
+OF_BROKERS = (
+    StartBecause.COPIED_TWICE,
+    StartBecause.SAME_DIRECTORY_ID,
+    StartBecause.NOT_READ,
+    StartBecause.MISLED_BY_INDEX,
+    StartBecause.MISSING,
+)
 """Reasons that may be those of a broker as a whole."""
 
 

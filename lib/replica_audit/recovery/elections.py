@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from replica_audit.protocol.verdict.partition_findings import ElectionType
 from replica_audit.recovery.commands import Tools
@@ -66,11 +67,15 @@ def _judged(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> tuple[list
         best = best_choice(one)
         if best is not None and key_of(one) in asked_keys and best.election != ElectionType.CLEAN:
             continue
-        why = _no_choice(facts, one) if best is None else _refused(facts, one, best, asked)
-        if why is not None:
-            why_not[key_of(one)] = why
-        elif best is not None:
-            accepted.append((one, best))
+        if best is None:
+            why_not[key_of(one)] = _no_choice(facts, one)
+            continue
+        refusals = {choice.candidate_id: (choice, _refused(facts, one, choice, asked)) for choice in _as_good(one, best)}
+        choice = next((choice for choice, why in refusals.values() if why is None), None)
+        if choice is not None:
+            accepted.append((one, choice))
+        else:
+            why_not[key_of(one)] = refusals[best.candidate_id][1] or ""
     while taken := _taken_along(facts, accepted):
         why_not |= taken
         accepted = [(one, best) for one, best in accepted if key_of(one) not in taken]
@@ -166,6 +171,14 @@ def _no_choice(facts: RecoveryFacts, one: RunFinding) -> str:
     copies = [role.broker_id for role in facts.replicas.get(key_of(one), ()) if facts.log_of(*key_of(one), role.broker_id)]
     left = f"the audited copy of {brokers_shown(copies)} is all that is left: keep it" if copies else "nothing of it was collected"
     return f"every replica of it was on {brokers_shown(facts.gone)}, which will not come back; {left}"
+
+
+def _as_good(one: RunFinding, best: ElectionChoice) -> list[ElectionChoice]:
+    """The best candidate, and those that, like it, lose nothing, by an election of the same kind with the same consequences."""
+    same = attrgetter("election", "lost_offsets", "unread_replicas", "followers_failing", "followers_diverged")
+    others = [choice for choice in one.candidates or () if choice.rank is not None and choice.candidate_id != best.candidate_id]
+    harmless = [choice for choice in others if best.lost_offsets == 0 and same(choice) == same(best)]
+    return [best, *sorted(harmless, key=lambda choice: choice.rank or 0)]
 
 
 def best_choice(one: RunFinding) -> ElectionChoice | None:

@@ -51,8 +51,8 @@ _CLEAN = (Verdict.IDENTICAL, Verdict.LAGGING, Verdict.CONSISTENT)
 class AuditedRows:
     """The rows of one partition that decide about starts.
 
-    `choices`: of a partition without a leader. `recovered`: the batches, as offsets [first, end), that log recovery takes of a replica and
-    that no other one holds, by broker; `cut_by_recovery`: all that it takes.
+    `choices`: of a partition without a leader. `recovered`: the offsets [first, end) that log recovery takes of a replica and that its
+    leader, or of a leader nobody, holds, by broker; `cut_by_recovery`: all whole batches that it takes.
     """
 
     topic: str

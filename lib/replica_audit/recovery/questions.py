@@ -72,6 +72,8 @@ def questions_about_brokers(facts: RecoveryFacts, known: Collection[int]) -> Ite
     for broker, reasons in unknown_brokers(facts).items():
         if broker not in known:
             wanted = f"the folder of broker {broker}, copied again and given once"
+            if StartBecause.MISLED_BY_INDEX in reasons:
+                wanted += "; where the broker's own index is the same, that of the input problems done first"
             yield AskForInput(replicas=(), brokers=(broker,), wanted=wanted, why=" and ".join(_OF_BROKER[reason] for reason in reasons))
 
 
@@ -124,6 +126,8 @@ _NEWER_METADATA = _Wanted(f"{_METADATA.how}, made after the last election: what 
 _BY_RECORDS = _Wanted("", of=("an audit with `--compare records` of", "an audit with `--compare records` of"))
 _OF_BROKER = {
     StartBecause.COPIED_TWICE: "the input has two copies of it",
+    StartBecause.SAME_DIRECTORY_ID: "a log directory of another broker has the same directory.id",
+    StartBecause.MISLED_BY_INDEX: "an index of a segment misleads whoever reads from it",
     StartBecause.NOT_READ: "a file or a folder of it could not be read",
     StartBecause.MISSING: "it is not in the input",
 }

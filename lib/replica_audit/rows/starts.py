@@ -56,6 +56,8 @@ class StartBecause(StrEnum):
     ELECTION_UNKNOWN = "election-unknown"
     MISSING = "missing-from-the-input"
     COPIED_TWICE = "two-copies-of-the-broker"
+    SAME_DIRECTORY_ID = "directory-id-of-two-brokers"
+    MISLED_BY_INDEX = "misled-by-an-index"
 
 
 OUTCOME_OF: Mapping[StartBecause, StartOutcome] = {
@@ -81,6 +83,8 @@ OUTCOME_OF: Mapping[StartBecause, StartOutcome] = {
     StartBecause.ELECTION_UNKNOWN: StartOutcome.UNKNOWN,
     StartBecause.MISSING: StartOutcome.UNKNOWN,
     StartBecause.COPIED_TWICE: StartOutcome.UNKNOWN,
+    StartBecause.SAME_DIRECTORY_ID: StartOutcome.UNKNOWN,
+    StartBecause.MISLED_BY_INDEX: StartOutcome.UNKNOWN,
 }
 """What each reason makes of a start."""
 
@@ -135,7 +139,7 @@ class BrokerStart(RunKeys):
     because: Annotated[
         Mapping[str, Bigint],
         "how many of them have each reason, as in replica_starts; not-read counts problems of its folder where they are more, and "
-        "two-copies-of-the-broker is about the broker",
+        "those of the broker as a whole (two-copies-of-the-broker, directory-id-of-two-brokers, misled-by-an-index) are there, too",
     ]
     partitions: Annotated[tuple[str, ...], "the first three partitions with the outcome of the broker; of safe: none"]
     lost_offsets: Annotated[Bigint, "offsets that its start removes and the leaders do not hold, as far as that is known"]

@@ -9,13 +9,13 @@ from typing import BinaryIO
 
 from replica_audit.files.text_files import open_text, why_cut
 from replica_audit.files.tree_walk import cannot_read
+from replica_audit.formats.log_dir.names import SERVER_LOG
 from replica_audit.formats.server_log.events import events, logged_versions
 from replica_audit.formats.server_log.log_writers import LogSurvey, Writers, survey
 from replica_audit.model import LoggedVersions, Problem
 from replica_audit.protocol.comparison.observed import EventKind, LogEvent
 from replica_audit.words import count
 
-_KIND = "server.log"
 _MAX_PROBLEMS = 20  # of one file; one more says how many there are beyond
 _PACKED = (b"\xfd7zXZ\0", b"BZh", b"\x28\xb5\x2f\xfd", b"PK\3\4", b"7z\xbc\xaf", b"\x04\x22\x4d\x18")  # xz, bzip2, zstd, zip, 7z, lz4
 _LONGEST_MARK = 8
@@ -47,13 +47,13 @@ def read_log(path: Path, broker_id: int, *, is_told: bool = True) -> Iterator[Lo
                 yield from _events(path, stream, found, Writers(found, broker_id, is_told=is_told))
                 yield from _cut_lines(path, found)
                 if reason := why_cut(stream):
-                    yield cannot_read(path, _KIND, OSError(0, reason))
+                    yield cannot_read(path, SERVER_LOG, OSError(0, reason))
                 stream.seek(0)
             versions = logged_versions(stream, newest_first=found.newest_first)
             if any(versions):
                 yield versions
     except (OSError, EOFError, zlib.error) as error:
-        yield cannot_read(path, _KIND, error if isinstance(error, OSError) else OSError(0, f"cannot be unpacked: {error}"))
+        yield cannot_read(path, SERVER_LOG, error if isinstance(error, OSError) else OSError(0, f"cannot be unpacked: {error}"))
 
 
 def _events(path: Path, stream: BinaryIO, found: LogSurvey, writers: Writers) -> Iterator[LogEvent | Problem]:
@@ -76,7 +76,7 @@ def _events(path: Path, stream: BinaryIO, found: LogSurvey, writers: Writers) ->
 def _of_nobody(path: Path, lines: int, first: int) -> Problem:
     return Problem(
         path=str(path),
-        kind=_KIND,
+        kind=SERVER_LOG,
         code="unknown-broker",
         detail=f"nothing tells which broker wrote {count(lines, 'line', 'lines')} about replicas, of which this is the first: left out",
         remedy="split the log by broker, and put each part into its broker's folder, or call it broker-ID.server.log",
@@ -88,7 +88,7 @@ def _cut_lines(path: Path, found: LogSurvey) -> Iterator[Problem]:
     if found.cut_lines:
         yield Problem(
             path=str(path),
-            kind=_KIND,
+            kind=SERVER_LOG,
             code="line-cut",
             detail=f"{count(len(found.cut_lines), 'line is', 'lines are')} read in part, of which this is the first: longer than 1 MiB, or "
             "the file ends inside it",
@@ -100,7 +100,7 @@ def _cut_lines(path: Path, found: LogSurvey) -> Iterator[Problem]:
 def _packed(path: Path) -> Problem:
     return Problem(
         path=str(path),
-        kind=_KIND,
+        kind=SERVER_LOG,
         code="unusable-log",
         detail="packed in a way that is not read: nothing of it was",
         remedy="unpack it, or pack it with gzip",
@@ -110,7 +110,7 @@ def _packed(path: Path) -> Problem:
 def _of_another(path: Path, broker_id: int, wrote: int, line: int) -> Problem:
     return Problem(
         path=str(path),
-        kind=_KIND,
+        kind=SERVER_LOG,
         code="server-log-of-another-broker",
         detail=f"it lies in the folder of broker {broker_id}, and this line was written by broker {wrote}",
         remedy="put it into the folder of the broker that wrote it; split a file with the lines of several brokers",
@@ -129,4 +129,6 @@ def _impossible(path: Path, event: LogEvent) -> Problem:
 
 def _left_out(path: Path, detail: str, line: int | None, byte_offset: int | None) -> Problem:
     remedy = "look at the line: somebody changed the file after the broker wrote it, or it is not its log"
-    return Problem(path=str(path), kind=_KIND, code="impossible-epoch", detail=detail, remedy=remedy, line=line, byte_offset=byte_offset)
+    return Problem(
+        path=str(path), kind=SERVER_LOG, code="impossible-epoch", detail=detail, remedy=remedy, line=line, byte_offset=byte_offset
+    )

@@ -15,6 +15,7 @@ from replica_audit.own_folder import MARKER
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
 EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+SERVER_LOG = "server.log"  # the kind of a problem of a broker's own log
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"

@@ -14,7 +14,7 @@ from replica_audit.protocol.cluster.leadership import INFERRED
 from replica_audit.protocol.comparison.observed import EventKind
 from replica_audit.protocol.comparison.pair import missing_everywhere
 from replica_audit.protocol.exchange.cuts import lies_inside_a_batch
-from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.exchange.replica import Replica, lost_to_recovery
 from replica_audit.protocol.transactions.open_transactions import hanging_sentence, marker_missing_sentence
 from replica_audit.protocol.verdict.partition_findings import (
     FETCH_FAILS,
@@ -187,17 +187,17 @@ def _of_followers(audited: Audited) -> Iterator[FoundFinding]:
     yield from _outside_isr(audited)
 
 
-def recovery_takes(broker: int, compared: Mapping[int, Loaded], replicas: Mapping[int, Replica]) -> tuple[int, int] | None:
-    """The batches, as offsets [first, end), that log recovery takes of a replica and no other one will hold; None if there are none."""
-    log = compared[broker].log
-    cut = log.cut_batches if log is not None else None
-    held = (one.log.log_end_offset for other, one in replicas.items() if other != broker)
-    return None if cut is None or max(held, default=0) >= cut[1] else cut[:2]
+def recovery_takes(broker: int, leader_id: int, replicas: Mapping[int, Replica]) -> tuple[int, int] | None:
+    """What log recovery takes of a replica and its leader, or of a leader nobody else, holds, as offsets [first, end); None: nothing."""
+    own = replicas.get(broker)
+    others = [one for other, one in replicas.items() if other != broker and leader_id in (broker, other)]
+    lost = [] if own is None else lost_to_recovery(own, others or [one for other, one in replicas.items() if other != broker])
+    return (lost[0].first_offset, lost[-1].end_offset) if lost else None
 
 
 def _recovery_cuts(audited: Audited, leader: Loaded) -> str | None:
     """What log recovery takes away of the leader's log that no other replica will hold, in words; None if nothing."""
-    cut = recovery_takes(leader.broker_id, audited.compared, audited.replicas)
+    cut = recovery_takes(leader.broker_id, leader.broker_id, audited.replicas)
     return None if cut is None or leader.log is None else recovery_cuts_batches(leader.log.recovery_cut, *cut)
 
 

@@ -77,7 +77,7 @@ def by_transaction(loaded: Loaded, spans: Sequence[Span], end_offset: int) -> Re
     first = spans[0].first_offset
     if sum(run.batch_count for runs in loaded.scanned.values() for run in runs if run.last_offset >= first) > MOST_BATCHES:
         return None
-    is_end_known = not loaded.is_end_unknown and (loaded.log is None or loaded.log.cut_batches is None)
+    is_end_known = not loaded.is_end_unknown and (loaded.log is None or not loaded.log.cut_runs)
     try:
         return records_by_transaction(_with_markers(loaded, first), spans, end_offset, is_end_known=is_end_known)
     except UnreadBatchesError:

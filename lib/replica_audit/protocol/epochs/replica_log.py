@@ -34,8 +34,8 @@ class LoadedLog:
     in its segment, though it matches its CRC: then each offset is in `runs` once. `corrupt_offset`: first offset of a batch inside the log
     whose CRC does not match.
     `broken_segment`: base offset of a segment that is damaged, or overlaps its predecessor, inside the log.
-    `recovery_cut`: offset at which recovery ended the log, if it cut anything; `cut_batches`: the first of the whole batches that it
-    cuts behind the damaged one, and the end and the epoch of the last, None if there are none. `missing`: (first, last) inclusive
+    `recovery_cut`: offset at which recovery ended the log, if it cut anything; `cut_runs`: the whole batches that it cuts behind the
+    damaged one. `missing`: (first, last) inclusive
     offsets missing between segments. `windows`: digests of the batches below `digested_until`, by offset, of one segment after the
     other. `segment_bases`: base offsets of its segments, ascending; of those that another follows, `damaged_segments` are the damaged
     ones, and `empty_segments` those without a batch. `epochs_on_disk`: the table as a running broker's file has it, where `epochs` has
@@ -52,7 +52,7 @@ class LoadedLog:
     corrupt_offset: int | None = None
     broken_segment: int | None = None
     recovery_cut: int | None = None
-    cut_batches: tuple[int, int, int] | None = None
+    cut_runs: tuple[BatchRun, ...] = ()
     went_back: int | None = None
     missing: tuple[tuple[int, int], ...] = ()
     windows: tuple[Window, ...] = ()
@@ -153,7 +153,7 @@ def load_log(
         corrupt_offset=next((run.first_offset for segment in kept for run in segment.runs if not run.intact), None),
         broken_segment=_broken_segment(kept),
         recovery_cut=recovery_cut,
-        cut_batches=_cut_batches(segments, recovery_cut),
+        cut_runs=_cut_runs(segments, recovery_cut),
         went_back=None if back is None else back.first_offset,
         missing=tuple((_end(before), after.base_offset - 1) for before, after in pairwise(kept) if _end(before) < after.base_offset),
         windows=tuple(window for segment in kept for window in segment.windows),
@@ -190,11 +190,10 @@ def _recover(segments: Sequence[Segment], epochs: EpochTable, recovery_point: in
     return kept, building.table(), None
 
 
-def _cut_batches(segments: Sequence[Segment], recovery_cut: int | None) -> tuple[int, int, int] | None:
+def _cut_runs(segments: Sequence[Segment], recovery_cut: int | None) -> tuple[BatchRun, ...]:
     if recovery_cut is None:
-        return None
-    cut = [run for segment in segments for run in segment.runs if run.intact and run.first_offset >= recovery_cut]
-    return (cut[0].first_offset, cut[-1].last_offset + 1, cut[-1].leader_epoch) if cut else None
+        return ()
+    return tuple(run for segment in segments for run in segment.runs if run.intact and run.first_offset >= recovery_cut)
 
 
 def _end(segment: Segment) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -219,3 +220,22 @@ class Replica:
     def has_epochs(self) -> bool:
         """Whether anything of the replica tells an epoch."""
         return bool(self.log.epochs) or any(span.leader_epoch >= 0 for span in self.history)
+
+
+def lost_to_recovery(replica: Replica, others: Sequence[Replica]) -> list[lineage.Span]:
+    """What log recovery takes of a replica and none of some others holds in the same epoch, ascending and disjoint.
+
+    That is the whole batches behind the damaged one, and what the damage hides below the replica's own high watermark, or where an epoch
+    of its table begins: that is more than a batch that a crash left half written. Where the log start of another one, or its cleaner, has
+    passed, a batch that is missing is no evidence. Sources: LogSegment.recover, LogLoader.recoverLog.
+    """
+    log, cut = replica.log, replica.log.recovery_cut
+    if cut is None:
+        return []
+    table = log.epochs if log.table_in_file is None else log.table_in_file
+    reached = max(cut, replica.high_watermark or 0, *(entry.start_offset for entry in table[-1:]))
+    hidden = lineage.history_of_table(table, cut, reached)
+    own = [*lineage.history_of_runs(log.cut_runs), *(span for span in hidden if span.leader_epoch >= 0)]
+    passed = max((max(one.log.log_start_offset, one.cleaner_offset or 0) for one in others), default=0)
+    left = lineage.without(own, (span for one in others for span in one.history))
+    return [span._replace(first_offset=max(span.first_offset, passed)) for span in left if span.end_offset > passed]

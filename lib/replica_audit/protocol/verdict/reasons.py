@@ -111,10 +111,10 @@ def goes_back(offset: int) -> str:
 
 
 def recovery_cuts_batches(cut: int | None, first: int, end: int) -> str:
-    """What log recovery takes away besides a damaged batch."""
+    """What log recovery takes away that nobody else holds."""
     return (
-        f"log recovery truncates it at {cut}, because of a damaged batch, as soon as its broker starts, and with it whole batches of "
-        f"offsets {first}..{end - 1}: copy its directory first"
+        f"log recovery truncates it at {cut}, because of a damaged batch, as soon as its broker starts, and takes offsets "
+        f"{first}..{end - 1}: copy its directory first"
     )
 
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from replica_audit.protocol.comparison.pair import Comparison, removal_start
 from replica_audit.protocol.epochs.replica_log import begins_as_retention_leaves_it, contradiction, moved_start
+from replica_audit.protocol.exchange.replica import lost_to_recovery
 from replica_audit.protocol.verdict import reasons
 from replica_audit.rows.codes import Cause
 from replica_audit.rows.pairs import WrongTableEpoch
@@ -248,14 +249,17 @@ def _goes_back(c: Comparison) -> Judgement | None:
 
 
 def _recovery_cuts_more(c: Comparison) -> Judgement | None:
-    """Whole batches behind a damaged one, which log recovery takes away and the leader does not hold."""
-    cut, leader = c.follower.log.cut_batches, c.leader.log
-    if cut is None or c.cut is not None or cut[1] <= leader.log_end_offset:
+    """What log recovery takes away and the leader does not hold."""
+    if c.cut is not None:
         return None
-    if c.leader.alive and not c.context.simultaneous and cut[2] >= c.context.leader_epoch:
-        return None  # it may have written them since it was copied
-    reason = reasons.recovery_cuts_batches(c.follower.log.recovery_cut, cut[0], cut[1])
-    return Judgement(verdict=Verdict.UNREADABLE, reason=f"{reason}, and the leader ends at {leader.log_end_offset}")
+    lost, end = lost_to_recovery(c.follower, [c.leader]), c.leader.log.log_end_offset
+    if c.leader.alive and not c.context.simultaneous:  # it may have written them since it was copied
+        lost = [span for span in lost if span.leader_epoch < c.context.leader_epoch or span.first_offset < end]
+    if not lost:
+        return None
+    lacks = f"the leader ends at {end}" if lost[0].first_offset >= end else "the leader does not hold them"
+    reason = reasons.recovery_cuts_batches(c.follower.log.recovery_cut, lost[0].first_offset, lost[-1].end_offset)
+    return Judgement(verdict=Verdict.UNREADABLE, reason=f"{reason}, and {lacks}")
 
 
 def _compaction_differs(c: Comparison) -> Judgement | None:

@@ -45,6 +45,8 @@ _SAYS: dict[StartBecause, str] = {
     StartBecause.ELECTION_UNKNOWN: "nobody leads {n} {partition}, and what an election loses is not known",
     StartBecause.MISSING: "{n} {replica} {is_} not in the input",
     StartBecause.COPIED_TWICE: "the input has two copies of it",
+    StartBecause.SAME_DIRECTORY_ID: "a log directory of another broker has the same directory.id",
+    StartBecause.MISLED_BY_INDEX: "{n} {index} {mislead} whoever reads from it",
 }
 # what to give so that it is known
 _WANTED: dict[StartBecause, str] = {
@@ -56,6 +58,8 @@ _WANTED: dict[StartBecause, str] = {
     StartBecause.ELECTION_UNKNOWN: "Copy the other brokers' replicas of {it} first.",
     StartBecause.MISSING: "Copy its folder, too.",
     StartBecause.COPIED_TWICE: "Leave the older copy out.",
+    StartBecause.SAME_DIRECTORY_ID: "Copy the meta.properties of both again.",
+    StartBecause.MISLED_BY_INDEX: "Copy {it} again; if the broker has the same, do what the input problems say.",
 }
 _ONE_SEVERAL = {
     "partition": ("partition", "partitions"),
@@ -73,6 +77,8 @@ _ONE_SEVERAL = {
     "folder": ("folder", "folders"),
     "copy": ("copy", "copies"),
     "lack": ("lacks", "lack"),
+    "index": ("index", "indexes"),
+    "mislead": ("misleads", "mislead"),
 }
 
 

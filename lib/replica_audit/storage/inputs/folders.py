@@ -388,11 +388,13 @@ class Tree:
         if is_quoted:
             detail = "JSON with lines of a server.log in it, in a shape that is not known: they are not read"
             remedy = "export the log as text, with one line for each message"
-            self._problems.append((None, Problem(path=str(path), kind="server.log", code="unusable-log", detail=detail, remedy=remedy)))
+            self._problems.append(
+                (None, Problem(path=str(path), kind=log_dir.SERVER_LOG, code="unusable-log", detail=detail, remedy=remedy))
+            )
         if is_log and broker_id is None and of_folder is None:
             detail = "its lines are those of a server.log, but the first ones name no broker: it is left out"
             remedy = "put it into that broker's folder, or call it broker-ID.server.log"
-            problem = Problem(path=str(path), kind="server.log", code="unknown-broker", detail=detail, remedy=remedy)
+            problem = Problem(path=str(path), kind=log_dir.SERVER_LOG, code="unknown-broker", detail=detail, remedy=remedy)
             self._problems.append((None, problem))
         return of_folder if is_log and of_folder is not None else broker_id
 
