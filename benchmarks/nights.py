@@ -93,11 +93,11 @@ def _add(tables: Any, places: dict[str, str], kept: dict[str, list[pa.Table]], n
     from replica_audit.storage.warehouse.holds import take
     from replica_audit.storage.warehouse.table_files import TableFiles
 
-    run = run_id(night)
+    run, on = run_id(night), _FIRST + timedelta(days=night)
 
     def frame(table: Table, files: list[pa.Table], **changed: str) -> Any:
         rows = pa.concat_tables(files) if files else schema_of(table).empty_table()
-        for name, value in {"run_id": run, **changed}.items():
+        for name, value in {"run_id": run, "run_date": on, **changed}.items():
             column = pa.repeat(value, len(rows)).cast(rows.schema.field(name).type)
             rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)
         return tables.spark.createDataFrame(rows, spark_schema(schema_of(table))).coalesce(max(1, len(files)))
@@ -105,7 +105,6 @@ def _add(tables: Any, places: dict[str, str], kept: dict[str, list[pa.Table]], n
     (of_run,) = [row for file in kept[AUDIT_RUNS.name] for row in file.to_pylist()]
 
     def write(attempt: Attempt, replace: bool) -> None:
-        on = _FIRST + timedelta(days=night)
         row = of_run | {"run_id": run, "run_date": on, "status": attempt.status, "attempt": attempt.number}
         row |= {"started_at": attempt.started_at, "alive_at": attempt.alive_at, "finished_at": datetime.now(UTC)}
         row |= {"holder": asdict(attempt.holder) if attempt.holder else None}
@@ -117,8 +116,8 @@ def _add(tables: Any, places: dict[str, str], kept: dict[str, list[pa.Table]], n
         for table in (table for table in OF_PARTITIONS if kept[table.name]):
             written = []
             for rows in kept[table.name]:
-                with TableFiles(places, run) as files:
-                    for batch in rows.drop_columns(["run_id"]).combine_chunks().to_batches():
+                with TableFiles(places, run, on) as files:
+                    for batch in rows.drop_columns(list(table.of_run)).combine_chunks().to_batches():
                         files.add(table.name, batch)
                     written += files.finish()
             jobs.append((table, written))

@@ -37,6 +37,11 @@ FROM open_findings AS found
 WHERE found.status = 'new' AND found.severity = 'critical' AND found.acknowledgement IS NULL
 ORDER BY found.cluster_id, found.topic, found.partition, found.broker_id, found.code;
 
+-- worst_first: all that is open by the latest runs, the worst first; rows of an older version have no rank
+SELECT found.cluster_id, found.severity, found.code, found.topic, found.partition, found.broker_id, found.summary
+FROM open_findings AS found
+ORDER BY found.severity_rank, found.cluster_id, found.topic, found.partition, found.broker_id, found.code;
+
 -- worst_topics: open findings of the latest runs by topic, the worst first
 SELECT found.cluster_id, found.topic,
     COUNT(CASE WHEN found.severity = 'critical' THEN 1 END) AS criticals,

@@ -9,7 +9,7 @@ import pytest
 
 from replica_audit import acknowledged
 from replica_audit.errors import ConfigError
-from replica_audit.protocol.verdict.verdict import Severity
+from replica_audit.rows.codes import Severity
 
 ON = date(2026, 11, 23)
 GOOD = "reason: disk, who: ana, until: 2026-12-01"

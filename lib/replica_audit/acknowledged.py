@@ -15,7 +15,8 @@ from replica_audit.config import read_text
 from replica_audit.errors import ConfigError
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgement, Acknowledgements, MissingCode
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.rows.codes import Severity
 
 __all__ = ["Acknowledgements", "Entry", "load"]
 

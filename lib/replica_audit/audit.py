@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import partial
 from typing import Any, Protocol
 
@@ -96,9 +97,15 @@ class Run:
     """One run over inputs."""
 
     run_id: str
+    run_date: date
     inputs: Sequence[str]
     settings: Settings
     found: Found
+
+    @property
+    def columns(self) -> Row:
+        """What the columns `of_run` of a table have in all rows of the run."""
+        return {"run_id": self.run_id, "run_date": self.run_date}
 
 
 def run_audit(run: Run, store: Store) -> None:
@@ -188,7 +195,7 @@ def _missing_cluster(one: MissingInput) -> Row:
 
 def run_rows(run: Run, of_run: Row, of_cluster: Mapping[str, Row]) -> list[Row]:
     """The rows of `audit_runs`: what is known when the run begins, and what `of_run` and `of_cluster`, by cluster id, say besides."""
-    common = {"run_id": run.run_id, "inputs": list(map(str, run.inputs)), "config": json.dumps(run.settings.model_dump(), sort_keys=True)}
+    common = {**run.columns, "inputs": list(map(str, run.inputs)), "config": json.dumps(run.settings.model_dump(), sort_keys=True)}
     return [{**common, **of_run, "cluster_id": cluster, **known} for cluster, known in of_cluster.items()]
 
 

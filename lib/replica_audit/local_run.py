@@ -22,7 +22,7 @@ from replica_audit.program import versions
 from replica_audit.progress import Progress, Stage, TellsEvent
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements
 from replica_audit.rows import AUDIT_RUNS, BROKER_STARTS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, Table
-from replica_audit.rows.arrow import batch_of, schema_of
+from replica_audit.rows.arrow import batch_of, schema_of, schema_of_audited, schema_of_row, with_run
 from replica_audit.rows.starts import BrokerStart
 from replica_audit.storage.inputs.first_look import refuse_useless
 from replica_audit.storage.inputs.sources import Root, discover
@@ -65,7 +65,8 @@ def triage(
     refuse_useless(found)
     brokers = sum(len(root.brokers) for root in found.roots)
     progress.say(f"found {count(brokers, 'broker folder')} in {count(len(found.roots), 'cluster')}", brokers=brokers)
-    run = Run(run_id=run_id or triage_id(started_at), inputs=inputs, settings=settings, found=found)
+    run_id = run_id or triage_id(started_at)
+    run = Run(run_id=run_id, run_date=started_at.date(), inputs=inputs, settings=settings, found=found)
     store = _Memory(run, progress, started_at, acknowledged)
     run_audit(run, store)
     progress.end()
@@ -124,27 +125,27 @@ class _Memory:
         return []
 
     def write(self, judged: Judged, problems: Sequence[Row]) -> None:
-        run_id = self._run.run_id
+        of_run, run_id = self._run.columns, self._run.run_id
         for table in OF_PARTITIONS:
-            self._made[table.name] = _with(self._rows(table.name), table, run_id=run_id)
-        of_inputs = pa.Table.from_pylist(list(problems), schema=schema_of(INPUT_ERRORS)).drop_columns("run_id")
-        self._made[INPUT_ERRORS.name] = _with(pa.concat_tables([of_inputs, self._rows(INPUT_ERRORS.name)]), INPUT_ERRORS, run_id=run_id)
+            self._made[table.name] = with_run(self._rows(table.name), table, of_run)
+        of_inputs = pa.Table.from_pylist(list(problems), schema=schema_of_audited(INPUT_ERRORS.name))
+        self._made[INPUT_ERRORS.name] = with_run(pa.concat_tables([of_inputs, self._rows(INPUT_ERRORS.name)]), INPUT_ERRORS, of_run)
         # a run that is compared with none before: every finding is new
-        new = {"run_id": run_id, "first_seen_run_id": run_id, "last_seen_run_id": run_id, "status": "new"}
-        self._made[FINDINGS.name] = _with(self._rows("found"), FINDINGS, **new)
+        new = {"first_seen_run_id": run_id, "last_seen_run_id": run_id, "status": "new"}
+        self._made[FINDINGS.name] = _with(with_run(self._rows("found"), FINDINGS, of_run), FINDINGS, **new)
 
     def _rows(self, name: str) -> pa.Table:
         parts = [engine.rows(name) for engine in self._engines]
         return pa.concat_tables(parts) if parts else LocalEngine().rows(name)
 
     def write_starts(self, starts: Sequence[BrokerStart]) -> None:
-        self._made[BROKER_STARTS.name] = pa.Table.from_batches([batch_of(BrokerStart, starts, schema_of(BROKER_STARTS))])
+        made = pa.Table.from_batches([batch_of(BrokerStart, starts, schema_of_row(BROKER_STARTS))])
+        self._made[BROKER_STARTS.name] = with_run(made, BROKER_STARTS, self._run.columns)
 
     def complete(self, of_run: Row, of_cluster: Mapping[str, Row], tally: Tally) -> None:
         of_run = of_run | {
             "started_at": self._started_at,
             "finished_at": self._started_at + timedelta(seconds=self._progress.seconds),
-            "run_date": self._started_at.date(),
             "status": "complete",
             "versions": dict(versions("pyarrow")),
         }

@@ -25,9 +25,13 @@ from replica_audit.report.text import plain_text as text
 from replica_audit.report.text.json_report import json_pieces
 from replica_audit.rows import (
     AUDIT_RUNS,
+    BROKER_STARTS,
+    CONSUMER_IMPACTS,
     DIFFERENCES,
+    FINDINGS,
     FUTURE_REPLICAS,
     INPUT_ERRORS,
+    LEADER_EPOCHS,
     OF_PARTITIONS,
     REPLICA_VERDICTS,
     SEGMENT_EPOCHS,
@@ -180,6 +184,10 @@ def test_every_cluster_has_its_run(audited: Audited) -> None:
     rows = read(warehouse, AUDIT_RUNS)
     assert len(rows) == len(ROOTS) + 2 == len(report.clusters)
     assert {(row["status"], row["exit_code"], row["run_date"]) for row in rows} == {("complete", 1, date(2026, 1, 2))}
+    dated = [table for table in TABLES if table.is_dated]
+    assert {FINDINGS, REPLICA_VERDICTS, BROKER_STARTS, CONSUMER_IMPACTS, LEADER_EPOCHS} <= set(dated)
+    for table in dated:
+        assert {row["run_date"] for row in read(warehouse, table)} == {date(2026, 1, 2)}, table.name
     counted = Counter({verdict: count for row in rows for verdict, count in dict(row["verdict_counts"]).items()})
     assert counted.keys() <= set(map(str, Verdict))
     by_table = Counter(row["verdict"] for row in read(warehouse, REPLICA_VERDICTS))

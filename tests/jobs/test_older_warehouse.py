@@ -94,6 +94,17 @@ def test_findings_of_before_persist(went_on: tuple[str, Path]) -> None:
     assert set(open_warehouse(str(warehouse)).run("second").findings()["status"]) == {"persisting"}
 
 
+def test_old_rows_have_neither_date_nor_rank_and_new_ones_have(went_on: tuple[str, Path]) -> None:
+    _archive, warehouse = went_on
+    for name, more in (("findings", ["severity_rank"]), ("replica_verdicts", ["severity_rank"]), ("replica_logs", [])):
+        found = in_delta_rs(warehouse / name).select(["run_id", "run_date", *more])
+        for column in ("run_date", *more):
+            assert found.filter(pc.field("run_id") == "first")[column].null_count == len(found.filter(pc.field("run_id") == "first")) > 0
+        of_second = found.filter(pc.field("run_id") == "second")
+        assert set(of_second["run_date"].to_pylist()) == {date(2026, 1, 3)}
+        assert not any(of_second[column].null_count for column in more)
+
+
 def test_old_and_new_runs_stand_in_the_same_tables(went_on: tuple[str, Path]) -> None:
     archive, warehouse = went_on
     opened = open_warehouse(str(warehouse))

@@ -80,6 +80,9 @@ def test_duckdb_and_delta_rs_answer_alike_and_right(warehouse: Path) -> None:
     assert of(found, "brokers", "broker_id", "outcome") == [(2, "copy-first")]
     assert {run for (run,) in of(found, "one_partition", "run_id")} == {"first", "second"}
     assert {since for (since,) in of(found, "longest_open", "open_since")} == {STARTED.date(), (STARTED + timedelta(days=3)).date()}
+    worst = [severity for (severity,) in of(found, "worst_first", "severity")]
+    assert worst == sorted(worst, key=("critical", "error", "warning").index)
+    assert len(set(worst)) > 1
     for name in ("worst_topics", "worst_brokers", "groups", "unclean_elections"):
         assert found[name].num_rows, name
     assert "billing" not in {topic for (topic,) in of(found, "new_criticals", "topic")}, "they are of the first night"

@@ -119,6 +119,14 @@ def test_a_run_of_one_topic_neither_resolves_what_is_of_others_nor_forgets_it(ma
     assert {row["first_seen_run_id"] for row in of_two if row["status"] == "persisting"} == {"one"}
 
 
+def test_every_row_has_the_date_of_the_run_that_wrote_it(made: Made) -> None:
+    """Those of a finding that is resolved, or that another run saw first, too."""
+    runs = {"one": date(2020, 1, 1), "one-topic": date(2020, 1, 2), "two": date(2026, 1, 2)}
+    rows = [row for step in ("again", "two") for row in made.findings(step)]
+    assert {(row["run_id"], row["run_date"]) for row in rows} == {(run, on) for run, on in runs.items() if run != "one-topic"}
+    assert {"resolved", "persisting"} <= {row["status"] for row in rows if row["run_date"] == runs["two"]}
+
+
 def feed(spark: SparkSession, made: Made, step: str) -> dict[str, Rows]:
     """By kind, the changes that a step made, as Spark tells them; delta-rs tells the same."""
     before, after = made.versions[step]

@@ -14,7 +14,8 @@ from replica_audit import open_warehouse
 from replica_audit.notebook import charts
 from replica_audit.notebook.run import Run
 from replica_audit.notebook.warehouse import Warehouse
-from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.rows.codes import Severity
 from tests.notebooks.execution import RUNS
 from tests.notebooks.test_frames import rows
 from tests.notebooks.test_partition import shown as shown_as

@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica_audit.errors import visible
-from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
 from replica_audit.report.page import plain_words
 from replica_audit.report.page.page import BUDGET, render, worst_partitions
 from replica_audit.report.page.page_data import HOLE, Losses, PageData, rows_json
 from replica_audit.report.page.partition import anchors
 from replica_audit.report.page.plain_words import MEANINGS, headline
+from replica_audit.rows.codes import Severity
 from replica_audit.rows.findings import RunFinding
 from tests.page.runs import HOSTILE, cluster, finding, page_data
 from tests.support.rows import sparse

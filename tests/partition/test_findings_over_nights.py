@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from replica_audit.partition.findings.acknowledging import acknowledging, history_row
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgement, Acknowledgements
-from replica_audit.protocol.verdict.verdict import Severity
+from replica_audit.rows.codes import Severity
 from replica_audit.rows.findings import CheckedPartition, FoundFinding, RunFinding
 
 FIRST = date(2026, 11, 1)

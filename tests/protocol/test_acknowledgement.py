@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgement, Acknowledgements, AckState, AckSubject
-from replica_audit.protocol.verdict.verdict import Severity
+from replica_audit.rows.codes import Severity
 
 TODAY = date(2026, 11, 23)
 FINDING = AckSubject(code="stale_tail", severity="error", topic="orders", partition=3, broker_id=2, records=10)

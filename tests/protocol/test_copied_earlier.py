@@ -14,8 +14,8 @@ from replica_audit.protocol.comparison.copied_earlier import seen_as_far
 from replica_audit.protocol.comparison.pair import Comparison
 from replica_audit.protocol.epochs.epoch_table import table
 from replica_audit.protocol.exchange.replica import LaterBound, Look, Replica
-from replica_audit.protocol.verdict.verdict import Severity, Verdict, judge
-from replica_audit.rows.codes import Protocol
+from replica_audit.protocol.verdict.verdict import Verdict, judge
+from replica_audit.rows.codes import Protocol, Severity
 from tests.protocol.logs import Batch, compare, replica
 
 UP: dict[str, Any] = {"alive": True, "in_isr": True}

@@ -19,7 +19,8 @@ from replica_audit.protocol.verdict.partition_findings import (
     outside_isr,
     was_stopped_in_order,
 )
-from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.rows.codes import Severity
 from tests.protocol.logs import replica
 
 OFFLINE = PartitionMetadata(

@@ -10,8 +10,8 @@ import pytest
 from replica_audit.protocol.comparison.content import ContentComparison, ContentDifference
 from replica_audit.protocol.epochs.lineage import history_of_runs
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.protocol.verdict.verdict import SEVERITIES, Judgement, Severity, Verdict, judge
-from replica_audit.rows.codes import Protocol
+from replica_audit.protocol.verdict.verdict import SEVERITIES, Judgement, Verdict, judge
+from replica_audit.rows.codes import Protocol, Severity
 from replica_audit.rows.pairs import ContradictingLine
 from tests.protocol.logs import Batch, compare, replica
 

@@ -12,7 +12,7 @@ import pytest
 
 from replica_audit.notebook import charts
 from replica_audit.protocol.verdict.partition_findings import IncidentKind, PartitionCode
-from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
 from replica_audit.report.document import Sentence
 from replica_audit.report.facts.assessment import CODES_BY_LOSS, VERDICTS_BY_LOSS
 from replica_audit.report.facts.explanation import Explained, ExplainedStep, Explanation, explain
@@ -27,7 +27,7 @@ from replica_audit.report.text import plain_text as summary_text
 from replica_audit.report.text.explanation_text import render
 from replica_audit.report.text.json_report import finding_json
 from replica_audit.rows import REPLICA_VERDICTS, TRUNCATION_POINTS
-from replica_audit.rows.codes import Case, Cause, EpochRequest, FallsBack, OutOfRange, Protocol
+from replica_audit.rows.codes import Case, Cause, EpochRequest, FallsBack, OutOfRange, Protocol, Severity
 from replica_audit.rows.findings import RunFinding
 from tests.page.runs import cluster, finding, page_data
 from tests.protocol.logs import compare, replica

@@ -21,9 +21,10 @@ from replica_audit.past.metrics import run_metrics
 from replica_audit.past.run import PastRun
 from replica_audit.protocol.verdict.acknowledgement import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.run_report import OldestCapture
 from replica_audit.report.metrics import TRUNCATION_STATES, metrics_text
+from replica_audit.rows.codes import Severity
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "tests" / "data" / "sample"

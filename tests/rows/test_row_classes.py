@@ -18,7 +18,7 @@ import pytest
 
 from replica_audit import rows
 from replica_audit.rows import INPUT_ERRORS, OF_PARTITIONS, TABLES, AuditedPartition, Table
-from replica_audit.rows.arrow import AUDITED, array_of, schema_of, struct_of
+from replica_audit.rows.arrow import AUDITED, array_of, schema_of, severity_ranks, struct_of
 from replica_audit.rows.columns import KEYS, RunKeys, Width, columns_of
 from replica_audit.rows.encoding import as_dict, row_of
 from replica_audit.rows.findings import CheckedPartition, FoundFinding
@@ -59,7 +59,8 @@ def declared(table: Table) -> dict[str, tuple[str, bool]]:
     row: Any = table.row
     own = get_type_hints(row, include_extras=True)
     found = {field.name: sql_type(own[field.name]) for field in dataclasses.fields(row)}
-    return {column.name: ("string", False) for column in KEYS} | found
+    keys: dict[str, tuple[str, bool]] = {column.name: ("string", False) for column in KEYS}
+    return keys | ({"run_date": ("date", True)} if table.is_dated else {}) | found
 
 
 @pytest.fixture(params=TABLES, ids=lambda table: table.name)
@@ -127,6 +128,17 @@ def test_no_two_row_classes_have_a_name() -> None:
     modules = [importlib.import_module(f"{rows.__name__}.{one.name}") for one in pkgutil.iter_modules(rows.__path__)]
     own = [name for module in modules for name, kind in vars(module).items() if getattr(kind, "__module__", "") == module.__name__]
     assert [name for name, times in Counter(own).items() if times > 1 and name[0].isupper()] == []
+
+
+def test_a_severity_has_its_rank_the_loudest_lowest() -> None:
+    ranks = {"critical": 0, "error": 1, "warning": 2, "none": 3}
+    ranked = [one for one in TABLES if "severity" in one.names]
+    assert len(ranked) == 4
+    for one in ranked:
+        kind: Any = one.row
+        made = full_row(kind)
+        assert {name: dataclasses.replace(made, severity=name, severity_rank=7).severity_rank for name in ranks} == ranks, one.name
+    assert severity_ranks(pa.array([*ranks, "unheard-of"])).to_pylist() == [*ranks.values(), -1]
 
 
 def test_a_number_has_to_say_how_wide_it_is() -> None:

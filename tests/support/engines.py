@@ -16,7 +16,7 @@ from replica_audit.rows import FINDINGS, INPUT_ERRORS, OF_PARTITIONS
 from replica_audit.storage.warehouse.reader import WarehouseTables
 
 # of a run that is kept alone
-_OF_A_RUN = {"run_id", "first_seen_run_id", "last_seen_run_id"}
+_OF_A_RUN = {"run_id", "run_date", "first_seen_run_id", "last_seen_run_id"}
 
 
 def differing_tables(warehouse: Path, inputs: Sequence[str], settings: Settings) -> list[str]:

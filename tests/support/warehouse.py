@@ -58,7 +58,7 @@ def write_warehouse(
             "versions": {"replica-audit": "0"},
         }
     for root, cluster_id, of_cluster in audited:
-        keys = {"run_id": run_id, "cluster_id": cluster_id}
+        keys = {"run_id": run_id, "cluster_id": cluster_id, "run_date": started_at.date()}
         history = _with_history(cluster_id, of_cluster["found"], _before(warehouse, cluster_id), of_cluster["checked"], run_id)
         of_cluster["findings"] = [as_dict(row) for row in history]
         of_cluster["audit_runs"] = [run | (_counts(root, of_cluster) if status == "complete" else {})]
@@ -66,7 +66,7 @@ def write_warehouse(
             if name in tables:
                 tables[name] += [row | keys for row in rows]
     if status == "complete":
-        tables[BROKER_STARTS.name] = [as_dict(row) for row in broker_starts(_in_memory(tables), run_id)]
+        tables[BROKER_STARTS.name] = [as_dict(row) | {"run_date": started_at.date()} for row in broker_starts(_in_memory(tables), run_id)]
         table_rows = {name: len(rows) for name, rows in tables.items() if name != AUDIT_RUNS.name}
         tables[AUDIT_RUNS.name] = [row | {"table_rows": table_rows} for row in tables[AUDIT_RUNS.name]]
     write_rows(warehouse, tables)
@@ -78,7 +78,7 @@ def keep_triage(warehouse: Path, inputs: Sequence[Path], settings: Settings, run
     made = triage([str(path) for path in inputs], settings, tell=lambda _event: None, run_id=run_id)
     for table in TABLES:
         rows = made.tables.arrow(table.name)
-        if rows is not None and table is AUDIT_RUNS:
+        if rows is not None and "run_date" in table.names:
             days = pa.array([STARTED.date()] * len(rows), rows.schema.field("run_date").type)
             rows = rows.set_column(rows.column_names.index("run_date"), rows.schema.field("run_date"), days)
         if rows is not None:

@@ -18,7 +18,7 @@ from replica_audit.formats.values import Row
 from replica_audit.partition.findings.acknowledging import history_row
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements, Status
 from replica_audit.rows import FINDINGS
-from replica_audit.rows.arrow import CHECKED, FOUND, batch_of, schema_of
+from replica_audit.rows.arrow import CHECKED, FOUND, batch_of, schema_of_row
 from replica_audit.rows.encoding import row_of
 from replica_audit.rows.findings import CheckedPartition, FoundFinding, RunFinding
 
@@ -59,10 +59,10 @@ def with_history(
         acknowledged: by cluster id, what somebody knows of.
 
     Returns:
-        The columns of the table `findings`, as `history_row` makes them.
+        The columns of `RunFinding`, as `history_row` makes them.
     """
-    names = [column.name for column in FINDINGS.columns]
-    types = spark_schema(schema_of(FINDINGS))
+    types = spark_schema(schema_of_row(FINDINGS))
+    names = types.names
     if before is None:
         return current.mapInArrow(partial(_rows, function=partial(_new, run_id=run_id)), types)
     # the table may have been made by an older version
@@ -81,7 +81,7 @@ def _rows(batches: Iterator[pa.RecordBatch], function: Callable[[Row], RunFindin
     for batch in batches:
         for first in range(0, batch.num_rows, _AT_ONCE):
             rows = list(map(function, batch.slice(first, _AT_ONCE).to_pylist()))
-            yield batch_of(RunFinding, rows, schema_of(FINDINGS))
+            yield batch_of(RunFinding, rows, schema_of_row(FINDINGS))
 
 
 def _new(row: Row, run_id: str) -> RunFinding:

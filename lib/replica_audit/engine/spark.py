@@ -66,7 +66,7 @@ class RowFiles(Protocol):
     """What takes the rows of tables that a task makes."""
 
     def add(self, table: str, rows: pa.RecordBatch) -> None:
-        """Take rows of a table, without `run_id`."""
+        """Take rows of a table, without the columns of their run."""
 
     def finish(self) -> Sequence[WrittenFile]:
         """Have all of them in files; nothing is added afterwards."""

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from replica_audit.formats.values import Row
 from replica_audit.protocol.verdict.acknowledgement import AckState
-from replica_audit.protocol.verdict.verdict import Severity
 from replica_audit.rows import COUNTED, REPLICA_VERDICTS
 from replica_audit.rows.arrow import FOUND, STRING, WrittenFile
+from replica_audit.rows.codes import Severity
 
 Order = Callable[[pa.Table], Any]  # gives the places of findings in order, the worst first
 _COUNTED = frozenset(table.name for table in COUNTED)

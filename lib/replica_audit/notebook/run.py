@@ -14,9 +14,10 @@ from replica_audit.notebook.frames import FrameSource, Value, frame, pandas_fram
 from replica_audit.notebook.partition import Partition
 from replica_audit.notebook.simulation import frame_of, simulated_frame
 from replica_audit.protocol.simulation import Action
-from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.question import Question, parse_partition
 from replica_audit.rows import REPLICA_VERDICTS
+from replica_audit.rows.codes import Severity
 from replica_audit.rows.runs import AuditRun
 from replica_audit.words import count
 

@@ -12,8 +12,9 @@ import pyarrow.dataset as ds
 from replica_audit.past.run import counted
 from replica_audit.protocol.verdict.acknowledgement import FOUND_NOW
 from replica_audit.protocol.verdict.partition_findings import FindingAbout
-from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.rows import AUDIT_RUNS, BROKER_STARTS, FINDINGS, REPLICA_LOGS, REPLICA_STARTS, REPLICA_VERDICTS, Table
+from replica_audit.rows.codes import Severity
 from replica_audit.rows.starts import BrokerStart, StartOutcome
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 

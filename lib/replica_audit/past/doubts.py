@@ -15,10 +15,11 @@ from replica_audit.past.run import PastRun
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
 from replica_audit.protocol.verdict.acknowledgement import AckState
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.assessment import Doubts
 from replica_audit.report.facts.run_report import OldestCapture
 from replica_audit.rows import FINDINGS, INPUT_ERRORS, REPLICA_LOGS, REPLICA_ROLES, REPLICA_VERDICTS
+from replica_audit.rows.codes import Severity
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 
 # tables of older versions may lack a column, so that a condition names only what they all have

@@ -14,9 +14,9 @@ from pathlib import PurePath
 
 from replica_audit.errors import UsageError
 from replica_audit.protocol.verdict.acknowledgement import Acknowledgements, AckState, AckSubject, MissingCode
-from replica_audit.protocol.verdict.verdict import Severity
 from replica_audit.report.facts.question import is_whole
 from replica_audit.rows import AUDIT_RUNS, TABLES
+from replica_audit.rows.codes import Severity
 from replica_audit.rows.runs import NO_CLUSTER, AuditRun
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 

@@ -15,14 +15,16 @@ from replica_audit.errors import UsageError
 from replica_audit.past.run import PastRun, counted, in_order
 from replica_audit.protocol.verdict.acknowledgement import FOUND_NOW, AckState, Status
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
-from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.still_open import NOTHING_OPEN, MissingPart, StillOpen
-from replica_audit.report.facts.assessment import CODES_BY_LOSS, SEVERITY_NAMES
+from replica_audit.report.facts.assessment import CODES_BY_LOSS
 from replica_audit.report.facts.due_facts import NAMED
 from replica_audit.report.facts.question import chosen_run
 from replica_audit.report.facts.run_report import AcknowledgedGroup, PartitionPlace
 from replica_audit.report.text.findings_text import worst_first
 from replica_audit.rows import FINDINGS, OPEN_TRANSACTIONS, REPLICA_VERDICTS, SEQUENCE_GAPS, Table
+from replica_audit.rows.arrow import severity_ranks
+from replica_audit.rows.codes import Severity
 from replica_audit.rows.findings import RunFinding
 
 _COLUMN = "acknowledgement"
@@ -162,7 +164,7 @@ class ListedRows:
         return islice(self._rows(SEQUENCE_GAPS, "first_offset_after"), self._top)
 
     def _rows(self, table: Table, last: str) -> Iterator[dict[str, Any]]:
-        found = self._run.read(table, [column.name for column in table.columns if column.name != "run_id"])
+        found = self._run.read(table, [name for name in table.names if name not in table.of_run])
         places = in_order(found, [(name, "ascending") for name in ("cluster_id", "topic", "partition", last)])
         for start in range(0, len(places), _AT_ONCE):
             yield from found.take(places[start : start + _AT_ONCE]).to_pylist()
@@ -175,7 +177,7 @@ def _with_facts(run: PastRun, found: pa.Table) -> pa.Table:
     of_verdict = [column.name for column in REPLICA_VERDICTS.columns]
     # facts that are nested came later than those that a verdict of an older version has
     flat = [field.name for field in found.schema if not pa.types.is_nested(field.type)]
-    names = [name for name in flat if name in of_verdict and name not in ("run_id", "severity", *_KEYS)]
+    names = [name for name in flat if name in of_verdict and name not in ("severity", "severity_rank", *FINDINGS.of_run, *_KEYS)]
     verdicts = run.read(REPLICA_VERDICTS, ["cluster_id", "topic", "partition", "verdict", "follower_id", *names])
     keys = found.select(_KEYS).append_column("place", pa.array(range(len(found)), pa.int64()))
     joined = keys.join(verdicts, _KEYS, ["cluster_id", "topic", "partition", "verdict", "follower_id"], join_type="left outer")
@@ -202,7 +204,7 @@ def still_open(run: PastRun, cluster_id: str) -> StillOpen:
     if not len(found):
         return NOTHING_OPEN
     keys = found.group_by(_KEY).aggregate([]).sort_by([(name, "ascending") for name in _KEY])
-    ranked = found.append_column("severity_rank", pc.index_in(found["severity"], pa.array(SEVERITY_NAMES)))
+    ranked = found.append_column("severity_rank", severity_ranks(found["severity"]))
     ranked = ranked.append_column("code_rank", pc.index_in(found["code"], pa.array(CODES_BY_LOSS)))
     order = [(name, "ascending") for name in ("severity_rank", "code_rank", *_KEY, "broker_id")]
     (worst,) = found.take(in_order(ranked, order)[:1]).to_pylist()

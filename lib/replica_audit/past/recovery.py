@@ -17,7 +17,7 @@ from replica_audit.past.findings import missing_part, still_open
 from replica_audit.past.run import PastRun
 from replica_audit.protocol.verdict.acknowledgement import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import BAD_ENDS, PartitionCode
-from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, keys_of, will_be_cut
 from replica_audit.recovery.gone import without_gone
 from replica_audit.report.facts.due_facts import NAMED, STOPPED, UNKNOWN, DueElection, DueFacts, DueGroups, DuePartitions, KnownSum
@@ -34,6 +34,7 @@ from replica_audit.rows import (
     WHAT_IF_LEADERS,
     Table,
 )
+from replica_audit.rows.codes import Severity
 from replica_audit.rows.columns import hints_of
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact

@@ -26,9 +26,9 @@ from replica_audit.protocol.cluster.leadership import INFERRED
 from replica_audit.protocol.cluster.metadata_image import ElectionKind
 from replica_audit.protocol.verdict.acknowledgement import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
-from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.facts import RecoveryFacts
-from replica_audit.report.facts.assessment import CODES_BY_LOSS, SEVERITY_NAMES, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
+from replica_audit.report.facts.assessment import CODES_BY_LOSS, SHOWN_PROBLEMS, VERDICTS_BY_LOSS, by_verdict, labels
 from replica_audit.report.facts.due_facts import due_of
 from replica_audit.report.facts.run_report import (
     Choice,
@@ -53,7 +53,8 @@ from replica_audit.rows import (
     TRUNCATION_POINTS,
     WHAT_IF_LEADERS,
 )
-from replica_audit.rows.arrow import nullable_columns
+from replica_audit.rows.arrow import nullable_columns, severity_ranks
+from replica_audit.rows.codes import Severity
 from replica_audit.rows.columns import hints_of
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact
@@ -138,7 +139,7 @@ def _problem_kinds(run: PastRun, problems: pa.Table) -> Iterator[ProblemKind]:
 def _worst_of(run: PastRun, status: Status) -> tuple[RunFinding, ...]:
     """The worst findings of a status."""
     some = findings(run, [*FINDING_KEYS, "severity", "code", *PARTITION, "broker_id"], [status])
-    ranked = some.append_column("severity_rank", _rank(some["severity"], SEVERITY_NAMES))
+    ranked = some.append_column("severity_rank", severity_ranks(some["severity"]))
     ranked = ranked.append_column("code_rank", _rank(some["code"], CODES_BY_LOSS))
     order = [(name, "ascending") for name in ("severity_rank", "code_rank", *PARTITION, "broker_id")]
     return whole_findings(run, some.take(in_order(ranked, order)[:_NEWEST]))
@@ -226,7 +227,7 @@ def _findings(run: PastRun, count: int) -> list[Finding]:
     """The worst findings: by severity, then by what was committed and is lost, then by records."""
     names = [*_PAIR, "severity", "verdict", "removed_committed", "lost_records"]
     rows = without_known(run, run.read(REPLICA_VERDICTS, names, ds.field("severity") != str(Severity.NONE)))
-    ranked = rows.append_column("severity_rank", _rank(rows["severity"], SEVERITY_NAMES))
+    ranked = rows.append_column("severity_rank", severity_ranks(rows["severity"]))
     ranked = ranked.append_column("verdict_rank", _rank(rows["verdict"], VERDICTS_BY_LOSS))
     order = [
         ("severity_rank", "ascending"),
@@ -261,7 +262,7 @@ def _others(run: PastRun, count: int) -> tuple[RunFinding, ...]:
     others = found(run, [*FINDING_KEYS, "severity", "code", *PARTITION, "broker_id", "about"], ds.field("code") != _OFFLINE)
     is_other = (ds.field("about") != str(FindingAbout.FOLLOWER)) | ds.field("code").isin(list(map(str, PartitionCode)))
     others = others.filter(is_other)
-    ranked = others.append_column("severity_rank", _rank(others["severity"], SEVERITY_NAMES))
+    ranked = others.append_column("severity_rank", severity_ranks(others["severity"]))
     order = [("severity_rank", "ascending"), *((name, "ascending") for name in ("code", *PARTITION, "broker_id"))]
     return whole_findings(run, others.take(in_order(ranked, order)[:count]))
 
@@ -407,7 +408,7 @@ def _leaders(run: PastRun) -> tuple[RunFinding, ...]:
 
 
 def _some(run: PastRun, found: pa.Table, most: int) -> tuple[RunFinding, ...]:
-    ranked = found.append_column("severity_rank", pc.index_in(found["severity"], pa.array(SEVERITY_NAMES)))
+    ranked = found.append_column("severity_rank", severity_ranks(found["severity"]))
     first = pa.array([str(PartitionCode.OFFLINE_PARTITION)])
     ranked = ranked.append_column("code_rank", pc.index_in(found["code"], first))  # null comes last
     order = [(name, "ascending") for name in ("severity_rank", "code_rank", *_KEYS)]

@@ -43,7 +43,7 @@ def broker_starts(tables: ArrowTables, run_id: str, known: Mapping[Broker, Start
     Raises:
         UsageError: a table cannot be read.
     """
-    starts = tables.of_table(REPLICA_STARTS, [name for name in REPLICA_STARTS.names if name != "run_id"], run_id=run_id)
+    starts = tables.of_table(REPLICA_STARTS, [name for name in REPLICA_STARTS.names if name not in REPLICA_STARTS.of_run], run_id=run_id)
     logs = _held(tables, run_id)
     outcomes, because = _counts(starts, "outcome"), _because(starts)
     of_brokers = known or {}

@@ -31,7 +31,7 @@ from replica_audit.protocol.verdict.acknowledgement import Status
 from replica_audit.report.facts.assessment import labels
 from replica_audit.report.facts.run_report import Report
 from replica_audit.report.text import findings_text
-from replica_audit.rows import AUDIT_RUNS, BROKER_STARTS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS
+from replica_audit.rows import AUDIT_RUNS, BROKER_STARTS, FINDINGS, INPUT_ERRORS, OF_PARTITIONS, Table
 from replica_audit.rows.encoding import as_dict
 from replica_audit.rows.runs import NO_CLUSTER, AuditRun
 from replica_audit.rows.starts import BrokerStart
@@ -88,7 +88,7 @@ def _audited(spark: SparkSession, request: AuditRequest, progress: Progress) -> 
     brokers = count(sum(len(root.brokers) for root in found.roots), "broker folder")
     said = f"found {brokers} in {count(len(clusters), 'cluster')}; preparing tables in {request.warehouse}"
     progress.begin(Stage.PREPARING, said, clusters=clusters)
-    run = Run(run_id=request.run_id, inputs=request.inputs, settings=request.settings, found=found)
+    run = Run(run_id=request.run_id, run_date=request.run_date, inputs=request.inputs, settings=request.settings, found=found)
     rows = _RunRows(warehouse, request, run)
     warehouse.create_missing(lambda kept: refuse_damaged(kept, request.run_id))
     try:
@@ -126,7 +126,6 @@ class _RunRows:
             "attempt": attempt.number,
             "holder": asdict(attempt.holder) if attempt.holder else None,
             "alive_at": attempt.alive_at,
-            "run_date": self.request.run_date,
             "versions": {"spark": self.warehouse.spark.version, **dict(versions("delta-spark", "pyarrow"))},
         }
         made = self.warehouse.rows(AUDIT_RUNS, run_rows(self.run, {**of_attempt, **of_run}, of_cluster))
@@ -140,7 +139,7 @@ class _Stored:
         self._warehouse, self._request, self._run, self._progress, self._held, self._rows = warehouse, request, run, progress, held, rows
         places = warehouse.places_of_files(OF_PARTITIONS)
         self._in_files = bool(places)
-        files = partial(TableFiles, places, run.run_id) if places else None
+        files = partial(TableFiles, places, **run.columns) if places else None
         self.engine = SparkEngine(warehouse.spark, run.settings.parallelism, files)
         self._missing: Sequence[MissingInput] = ()
 
@@ -196,16 +195,21 @@ class _Stored:
         for line in findings_text.lines(tally.worst, tally.finding_count, labels(paths)):
             self._progress.say(line)
         self._progress.begin(Stage.WRITING, "writing the tables")
-        of_inputs = self._warehouse.frame(INPUT_ERRORS, [{"run_id": run_id, **row} for row in problems])
+        of_inputs = self._warehouse.frame(INPUT_ERRORS, [self._run.columns | row for row in problems])
         sizes = totals(tally.rows)
         # a commit without rows costs as much as one with rows, and only replaces what an earlier attempt left
         wanted = [table for table in OF_PARTITIONS if self._held.replaces or sizes[table.name]]
-        jobs: list[Any] = [(table, tally.files_of(table.name) if self._in_files else self._of_run(table.name)) for table in wanted]
-        jobs += [(INPUT_ERRORS, of_inputs.unionByName(self._of_run(INPUT_ERRORS.name))), (FINDINGS, self._findings(judged))]
+        jobs: list[Any] = [(table, tally.files_of(table.name) if self._in_files else self._made(table)) for table in wanted]
+        jobs.append((INPUT_ERRORS, of_inputs.unionByName(self._made(INPUT_ERRORS))))
+        jobs.append((FINDINGS, self._of_run(self._findings(judged), FINDINGS)))
         self._warehouse.write_all(jobs, run_id, replace=self._held.replaces, fence=self._held.attempt.fence)
 
-    def _of_run(self, name: str) -> DataFrame:
-        return self.engine.rows(name).withColumn("run_id", F.lit(self._run.run_id))
+    def _made(self, table: Table) -> DataFrame:
+        return self._of_run(self.engine.rows(table.name), table)
+
+    def _of_run(self, rows: DataFrame, table: Table) -> DataFrame:
+        """Rows of a table with the columns of the run, as `with_run`."""
+        return rows.withColumns({name: F.lit(self._run.columns[name]) for name in table.of_run if name not in rows.columns})
 
     def _findings(self, judged: Judged) -> DataFrame:
         known = {cluster: facts.acknowledged for cluster, facts in judged.facts.items()}
@@ -225,7 +229,7 @@ class _Stored:
         return findings_of.latest_before(self._warehouse.read(FINDINGS), runs, topics=self._run.settings.topics)
 
     def write_starts(self, starts: Sequence[BrokerStart]) -> None:
-        made = self._warehouse.rows(BROKER_STARTS, [as_dict(row) for row in starts])
+        made = self._warehouse.rows(BROKER_STARTS, [as_dict(row) | self._run.columns for row in starts])
         self._warehouse.write_all([(BROKER_STARTS, made)], self._run.run_id, replace=self._held.replaces, fence=self._held.attempt.fence)
 
     def complete(self, of_run: Row, of_cluster: Mapping[str, Row], tally: Tally) -> None:

@@ -16,10 +16,10 @@ from replica_audit.model.replicas import NOT_READ_WHOLE
 from replica_audit.protocol.cluster.leadership import INFERRED, InferredBecause
 from replica_audit.protocol.verdict.acknowledgement import AckState
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.facts import is_emptied, will_be_cut
 from replica_audit.recovery.start_order import lead_at_once, price_of
-from replica_audit.rows.codes import Cause
+from replica_audit.rows.codes import Cause, Severity
 from replica_audit.rows.findings import FoundFinding
 from replica_audit.rows.pairs import RecordsByTransaction, ReplicaVerdict
 from replica_audit.rows.replicas import ReplicaLog, ReplicaRole

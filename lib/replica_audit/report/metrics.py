@@ -14,8 +14,9 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from replica_audit.protocol.verdict.acknowledgement import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.run_report import OldestCapture
+from replica_audit.rows.codes import Severity
 
 TO_REMOVE, REMOVED = TRUNCATION_STATES = ("to_remove", "removed")  # once the follower follows again; since it was copied
 

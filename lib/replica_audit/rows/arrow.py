@@ -17,9 +17,11 @@ from types import NoneType
 from typing import Any, cast, get_args, get_origin
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from replica_audit.rows import COUNTED
 from replica_audit.rows.blocks import RowBlock, column_of
+from replica_audit.rows.codes import SEVERITY_RANKS
 from replica_audit.rows.columns import NOT_NULL_KEPT, Bigint, Column, Hint, Table, Width, columns_of, hints_of
 from replica_audit.rows.encoding import RowMismatchError, T, row_in, row_of
 from replica_audit.rows.findings import CheckedPartition, FoundFinding
@@ -85,6 +87,13 @@ def schema_of(table: Table) -> pa.Schema:
     return pa.schema([_field(column, nullable=column.nullable) for column in table.columns])
 
 
+@cache
+def schema_of_row(table: Table) -> pa.Schema:
+    """Return the columns that the row class of a table has."""
+    kind: Any = table.row
+    return pa.schema([schema_of(table).field(name) for name in hints_of(kind)])
+
+
 def nullable_columns(table: Table, names: Iterable[str]) -> pa.Schema:
     """Return some columns of a table, each of which may be null: a table of an older version may lack it."""
     return pa.schema([schema_of(table).field(name).with_nullable(True) for name in names])
@@ -95,8 +104,8 @@ def _field(column: Column, *, nullable: bool) -> pa.Field[Any]:
 
 
 def rows_of(table: Table) -> pa.StructType:
-    """A table's columns without `run_id` and `cluster_id`: what a stage makes before the run's keys are put in front."""
-    return pa.struct(list(schema_of(table))[2:])
+    """A table's columns without `cluster_id` and those of its run: what a stage makes before they are put in front."""
+    return pa.struct([field for field in schema_of(table) if field.name not in ("cluster_id", *table.of_run)])
 
 
 FOUND = struct_of(FoundFinding, keeps_not_null=True)
@@ -107,6 +116,27 @@ AUDITED: Mapping[str, pa.StructType] = {
     "found": FOUND,
     "checked": CHECKED,
 }
+
+
+def with_run(rows: pa.Table, table: Table, of_run: Mapping[str, Any]) -> pa.Table:
+    """Rows of a table with the columns of their run, as far as they lack them.
+
+    Args:
+        rows: any number.
+        table: whose rows they are.
+        of_run: values by column; of those that the table does not have, none is taken.
+    """
+    for name in table.of_run:
+        if name not in rows.column_names:
+            field = schema_of(table).field(name)
+            same = pa.repeat(pa.scalar(of_run[name], field.type), rows.num_rows)
+            rows = rows.add_column(min(table.names.index(name), rows.num_columns), field, same)
+    return rows
+
+
+def severity_ranks(severities: Any) -> Any:
+    """The rank of each severity of a column, for tables of older versions have no `severity_rank`; an unknown comes first."""
+    return pc.fill_null(pc.index_in(severities, pa.array(list(SEVERITY_RANKS))), pa.scalar(-1, INT))
 
 
 @cache

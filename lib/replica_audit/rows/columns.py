@@ -11,13 +11,14 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import Enum, auto
 from functools import cache
 from types import MappingProxyType, NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from replica_audit.rows.blocks import RowBlock
+from replica_audit.rows.codes import SEVERITY_RANKS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -74,10 +75,10 @@ class Column(NamedTuple):
 class Table:
     """A Delta table. `constraints` maps a name to a CHECK expression that Spark, delta-rs and Python all know.
 
-    `row` is the class of its rows; where that has no `run_id` and `cluster_id`, they are put in front of its columns. `widened` names the
-    constraints that older versions have narrower: in their tables they are replaced; `relaxed` the columns that
-    may not be null there. `has_change_feed`: Delta's Change Data Feed tells
-    consumers what each commit inserted and deleted.
+    `row` is the class of its rows; where that has no `run_id` and `cluster_id`, they are put in front of its columns, and `run_date` behind
+    them if the table `is_dated`: if somebody compares its rows over nights. `widened` names the constraints that older versions have
+    narrower: in their tables they are replaced; `relaxed` the columns that may not be null there. `has_change_feed`: Delta's Change Data
+    Feed tells consumers what each commit inserted and deleted.
     """
 
     name: str
@@ -87,12 +88,18 @@ class Table:
     widened: tuple[str, ...] = ()
     relaxed: tuple[str, ...] = ()
     has_change_feed: bool = False
+    is_dated: bool = False
     row: type[DataclassInstance] | None = field(default=None, compare=False)
 
     @property
     def names(self) -> list[str]:
         """The names of the columns."""
         return [column.name for column in self.columns]
+
+    @property
+    def of_run(self) -> tuple[str, ...]:
+        """The columns that have one value in all rows of a run, which no stage knows."""
+        return ("run_id", "run_date") if self.is_dated else ("run_id",)
 
 
 @cache
@@ -142,6 +149,30 @@ KEYS = columns_of(RunKeys)
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunDate:
+    """The column of the tables that are dated."""
+
+    __slots__ = ()
+
+    run_date: Annotated[date | None, "the date the run is for, as in audit_runs; null: written by an older version"]
+
+
+SeverityRank = Annotated[Int | None, "the severity as a number: 0 critical, 1 error, 2 warning, 3 none; null: written by an older version"]
+
+
+class RankedRow:
+    """A row with a `severity`, from which its `severity_rank` follows, whatever it is given."""
+
+    __slots__ = ()
+
+    severity: str
+
+    def __post_init__(self) -> None:
+        """Rank it."""
+        object.__setattr__(self, "severity_rank", SEVERITY_RANKS.get(self.severity))
+
+
+@dataclass(frozen=True, kw_only=True)
 class OfPartition:
     """The columns that rows about a partition begin with."""
 
@@ -179,10 +210,12 @@ def table(
     widened: tuple[str, ...] = (),
     relaxed: tuple[str, ...] = (),
     has_change_feed: bool = False,
+    is_dated: bool = False,
 ) -> Table:
     """Return the table of a row class."""
     own = columns_of(row)
-    columns = own if own[: len(KEYS)] == KEYS else (*KEYS, *own)
+    own = own[len(KEYS) :] if own[: len(KEYS)] == KEYS else own
+    columns = (*KEYS, *(columns_of(RunDate) if is_dated else ()), *own)
     return Table(
         name=name,
         grain=grain,
@@ -191,6 +224,7 @@ def table(
         widened=widened,
         relaxed=relaxed,
         has_change_feed=has_change_feed,
+        is_dated=is_dated,
         row=row,
     )
 

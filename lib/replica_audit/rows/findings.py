@@ -12,7 +12,9 @@ from replica_audit.rows.columns import (
     Bigint,
     Int,
     PartitionNumber,
+    RankedRow,
     RunKeys,
+    SeverityRank,
     Topic,
     hints_of,
     same_columns,
@@ -109,7 +111,7 @@ class AcknowledgedBy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FindingKey:
+class FindingKey(RankedRow):
     """What a finding is, and where."""
 
     __slots__ = ()
@@ -123,6 +125,7 @@ class FindingKey:
         "topic_id_conflict, will_become_stray, stray_holds_records; or removed_below_high_watermark, truncation_refused",
     ]
     severity: Annotated[str, "critical, error or warning"]
+    severity_rank: SeverityRank = None
     topic: Topic
     partition: PartitionNumber
     broker_id: Annotated[Int, "broker that holds the replica; -1: the finding is about the partition as a whole"]
@@ -274,4 +277,5 @@ FINDINGS = table(
     constraints={"known_status": "status IN ('new', 'persisting', 'resolved', 'unconfirmed')"},
     widened=("known_status",),
     has_change_feed=True,
+    is_dated=True,
 )

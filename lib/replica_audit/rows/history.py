@@ -12,6 +12,8 @@ from replica_audit.rows.columns import (
     Int,
     OfPartition,
     PartitionNumber,
+    RankedRow,
+    SeverityRank,
     Topic,
     table,
 )
@@ -46,11 +48,12 @@ LEADER_EPOCHS = table(
     name="leader_epochs",
     grain="one row per partition and leader epoch in the metadata log: who led it, and how it was elected",
     constraints={"known_election": "election IN ('created', 'snapshot', 'clean', 'unclean', 'same-leader', 'leaderless')"},
+    is_dated=True,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedIncident(OfPartition):
+class LoggedIncident(RankedRow, OfPartition):
     """An incident that a broker's own log shows."""
 
     broker_id: Annotated[Int | None, "broker in whose folder the server.log is"]
@@ -63,6 +66,7 @@ class LoggedIncident(OfPartition):
     leader_id: Annotated[Int | None, "the leader that was followed or elected; null: not in the line"]
     leader_epoch: Annotated[Int | None, "epoch of the elected leader; null: not in the line"]
     severity: Annotated[str, "error or warning if the incident is a finding, else none"]
+    severity_rank: SeverityRank = None
     summary: Annotated[str, "the incident in one sentence"]
     path: Annotated[str, "the log"]
     line: Annotated[Bigint, "line in it, counted from 1"]
@@ -120,4 +124,5 @@ CONSUMER_IMPACTS = table(
         **PARTITION_CHECK,
         "known_result": "validation_result IN ('valid', 'truncated', 'undefined', 'not-validated', 'unknown')",
     },
+    is_dated=True,
 )

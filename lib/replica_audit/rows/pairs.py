@@ -13,6 +13,8 @@ from replica_audit.rows.columns import (
     Int,
     LeaderSource,
     OfPair,
+    RankedRow,
+    SeverityRank,
     table,
 )
 
@@ -409,12 +411,13 @@ TRUNCATION_POINTS = table(
 
 @made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaVerdict(OfPair):
+class ReplicaVerdict(RankedRow, OfPair):
     """What is found of a leader and a follower."""
 
     leader_source: LeaderSource
     verdict: Annotated[str, "the first rule that holds"]
     severity: Annotated[str, "critical, error, warning or none"]
+    severity_rank: SeverityRank = None
     common_prefix_end_offset: Annotated[Bigint | None, "exclusive end of what both logs share; null: not comparable"]
     divergence_offset: Annotated[Bigint | None, "first offset at which the logs diverge; null: they do not"]
     follower_diverged_end_offset: Annotated[Bigint | None, "exclusive end of the follower's part of the divergence"]
@@ -563,4 +566,5 @@ REPLICA_VERDICTS = table(
         "known_severity": "severity IN ('critical', 'error', 'warning', 'none')",
         "removes_what_is_there": "removed_offsets IS NULL OR removed_offsets >= 0",
     },
+    is_dated=True,
 )

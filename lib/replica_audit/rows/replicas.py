@@ -11,6 +11,8 @@ from replica_audit.rows.columns import (
     Bigint,
     Int,
     OfReplica,
+    RankedRow,
+    SeverityRank,
     table,
 )
 
@@ -150,6 +152,7 @@ REPLICA_LOGS = table(
         "ends_after_start": "log_end_offset IS NULL OR log_end_offset >= log_start_offset",
         "known_state": "state IN ('current', 'future', 'deleted', 'stray')",
     },
+    is_dated=True,
 )
 
 
@@ -225,7 +228,7 @@ REPLICA_ROLES = table(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FutureReplica(OfReplica):
+class FutureReplica(RankedRow, OfReplica):
     """A future replica of a move between log directories."""
 
     log_dir: Annotated[str | None, "log directory of the current replica; null: it is not in the input"]
@@ -234,6 +237,7 @@ class FutureReplica(OfReplica):
     protocol: Annotated[str, "rule of moves: kip-101 up to 1.1, else kip-279, never truncate-on-fetch"]
     verdict: Annotated[str, "as in replica_verdicts, with the current replica as the leader"]
     severity: Annotated[str, "severity of the verdict: a truncated move loses nothing, so warning at most"]
+    severity_rank: SeverityRank = None
     log_end_offset: Annotated[Bigint | None, "of the future replica"]
     lag_offsets: Annotated[Bigint | None, "how far it lags behind the current replica; 0: it does not"]
     divergence_offset: Annotated[Bigint | None, "first offset at which the two diverge; null: they do not"]

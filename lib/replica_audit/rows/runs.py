@@ -163,4 +163,5 @@ INPUT_ERRORS = table(
         "line_from_one": "line IS NULL OR line >= 1",
         "byte_from_zero": "byte_offset IS NULL OR byte_offset >= 0",
     },
+    is_dated=True,
 )

@@ -124,6 +124,7 @@ REPLICA_STARTS = table(
     name="replica_starts",
     grain="one row per replica for which the start of its broker is not plainly safe, and per replica that is to lead where nobody does",
     constraints={"known_outcome": "outcome IN ('safe', 'order', 'copy-first', 'repair-first', 'unknown')"},
+    is_dated=True,
 )
 
 
@@ -165,4 +166,5 @@ BROKER_STARTS = table(
     name="broker_starts",
     grain="one row per broker that holds replicas, or should: whether it may be started",
     constraints={"known_outcome": "outcome IN ('safe', 'order', 'copy-first', 'repair-first', 'unknown')"},
+    is_dated=True,
 )

@@ -15,8 +15,8 @@ from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.leadership import Leadership
 from replica_audit.protocol.comparison.commitment import Context
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.protocol.verdict.verdict import Judgement, Severity, Verdict, inconclusive, judge, stale_topic
-from replica_audit.rows.codes import Cause, Protocol
+from replica_audit.protocol.verdict.verdict import Judgement, Verdict, inconclusive, judge, stale_topic
+from replica_audit.rows.codes import Cause, Protocol, Severity
 from replica_audit.rows.replicas import FutureReplica
 
 _LOCAL = "local"

@@ -37,7 +37,8 @@ from replica_audit.protocol.verdict.partition_findings import (
     was_stopped_in_order,
 )
 from replica_audit.protocol.verdict.reasons import recovery_cuts_batches
-from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
+from replica_audit.rows.codes import Severity
 from replica_audit.rows.columns import utc
 from replica_audit.rows.findings import CheckedPartition, ElectionChoice, FoundFinding
 from replica_audit.rows.pairs import ReplicaVerdict

@@ -10,7 +10,7 @@ from replica_audit.protocol.cluster.leadership import NO_LEADER, Leadership
 from replica_audit.protocol.comparison.commitment import Context
 from replica_audit.protocol.transactions.open_transactions import LogOfProducers, lost_sequences
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
-from replica_audit.protocol.verdict.verdict import Severity
+from replica_audit.rows.codes import Severity
 from replica_audit.rows.columns import utc
 from replica_audit.rows.findings import FoundFinding
 from replica_audit.rows.records import LostRecords, MissingSequences

@@ -18,7 +18,7 @@ from replica_audit.partition.replicas.loading import Loaded
 from replica_audit.protocol.cluster.topic_ids import AtStart, SetAsideBecause, at_start, set_aside_because
 from replica_audit.protocol.epochs.lineage import Span, history_of_runs, without
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
-from replica_audit.protocol.verdict.verdict import Severity
+from replica_audit.rows.codes import Severity
 from replica_audit.rows.findings import FoundFinding, SetAsideLog
 
 Runs = Callable[[Loaded], bool | None]

@@ -40,8 +40,8 @@ from replica_audit.protocol.exchange.alternatives import traffic
 from replica_audit.protocol.exchange.cuts import Removal, measure_loss
 from replica_audit.protocol.exchange.replay import RULES, Step, Truncation, is_round
 from replica_audit.protocol.exchange.replica import Replica, ReplicaState
-from replica_audit.protocol.verdict.verdict import Judgement, Severity, Verdict, judge
-from replica_audit.rows.codes import Protocol, RuleKind
+from replica_audit.protocol.verdict.verdict import Judgement, Verdict, judge
+from replica_audit.rows.codes import Protocol, RuleKind, Severity
 from replica_audit.rows.pairs import (
     AddedTableEntry,
     ContradictingLine,

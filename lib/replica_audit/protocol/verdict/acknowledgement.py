@@ -10,7 +10,8 @@ from enum import StrEnum
 
 from replica_audit.protocol.cluster.leadership import INFERRED
 from replica_audit.protocol.verdict.partition_findings import FindingAbout, PartitionCode
-from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.rows.codes import Severity
 from replica_audit.rows.findings import CheckedPartition, RunFinding
 
 _WORST_FIRST = tuple(Severity)

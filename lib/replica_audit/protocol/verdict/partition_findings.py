@@ -17,7 +17,8 @@ from replica_audit.protocol.comparison.commitment import Context
 from replica_audit.protocol.comparison.observed import EventKind, LogEvent
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
 from replica_audit.protocol.exchange.replica import Replica
-from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.rows.codes import Severity
 from replica_audit.rows.history import LoggedIncident
 from replica_audit.rows.pairs import MissingOffsets, ReplicaVerdict
 

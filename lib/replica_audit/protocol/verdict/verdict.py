@@ -14,7 +14,7 @@ from replica_audit.protocol.comparison.pair import Comparison, removal_start
 from replica_audit.protocol.epochs.replica_log import begins_as_retention_leaves_it, contradiction, moved_start
 from replica_audit.protocol.exchange.replica import lost_to_recovery
 from replica_audit.protocol.verdict import reasons
-from replica_audit.rows.codes import Cause
+from replica_audit.rows.codes import Cause, Severity
 from replica_audit.rows.pairs import WrongTableEpoch
 
 
@@ -36,15 +36,6 @@ class Verdict(StrEnum):
     CONSISTENT = "consistent"
     LAGGING = "lagging"
     IDENTICAL = "identical"
-
-
-class Severity(StrEnum):
-    """How loudly a verdict calls, loudest first."""
-
-    CRITICAL = "critical"
-    ERROR = "error"
-    WARNING = "warning"
-    NONE = "none"
 
 
 SEVERITIES: dict[Verdict, Severity] = {

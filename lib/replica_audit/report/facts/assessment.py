@@ -8,7 +8,8 @@ from pathlib import PurePath
 from types import MappingProxyType
 
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.protocol.verdict.verdict import Severity, Verdict
+from replica_audit.protocol.verdict.verdict import Verdict
+from replica_audit.rows.codes import Severity
 from replica_audit.rows.starts import COSTLY, BrokerStart, StartOutcome
 
 SHOWN_PROBLEMS = 20

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from replica_audit.protocol.verdict.acknowledgement import AckState
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
 from replica_audit.report.facts.assessment import NO_DOUBTS, Doubts, compared_followers, exit_code_of_start
+from replica_audit.rows.codes import Severity
 from replica_audit.rows.columns import hints_of
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.history import ConsumerImpact

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
 from replica_audit.report.facts.assessment import VERDICTS_BY_LOSS
 from replica_audit.report.facts.explanation import Explanation
 from replica_audit.report.facts.run_report import Report
 from replica_audit.report.layout.leader_words import is_inferred, nobody
 from replica_audit.report.layout.paragraphs import offsets
 from replica_audit.report.page.page_data import PageData
+from replica_audit.rows.codes import Severity
 
 
 class Headline(NamedTuple):

@@ -13,7 +13,7 @@ from replica_audit.model import MISLEADING_INDEX
 from replica_audit.program import option, program
 from replica_audit.protocol.verdict.acknowledgement import Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.protocol.verdict.verdict import SEVERITIES, Severity, Verdict
+from replica_audit.protocol.verdict.verdict import SEVERITIES, Verdict
 from replica_audit.report.facts.assessment import SEVERITY_NAMES
 from replica_audit.report.facts.run_report import Cluster, Finding, OldestCapture, ProblemKind, Report
 from replica_audit.report.layout.leader_words import PAIR_WITHOUT_LEADER, pair
@@ -23,6 +23,7 @@ from replica_audit.report.sections.offline import elections, in_sync
 from replica_audit.report.sections.transactions import in_short
 from replica_audit.report.text import findings_text
 from replica_audit.report.text.findings_text import cell, committed_part, cut, loses
+from replica_audit.rows.codes import Severity
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.starts import BrokerStart, StartOutcome
 from replica_audit.rows.what_if import WhatIfLeader

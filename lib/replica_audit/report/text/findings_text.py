@@ -12,6 +12,7 @@ from replica_audit.protocol.verdict.acknowledgement import AckState, Status
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.assessment import CODES_BY_LOSS, SEVERITY_NAMES
 from replica_audit.report.facts.run_report import AcknowledgedGroup, Finding, Report
+from replica_audit.rows.arrow import severity_ranks
 from replica_audit.rows.findings import RunFinding
 from replica_audit.rows.pairs import ReplicaVerdict
 
@@ -196,7 +197,7 @@ def worst_first(found: pa.Table) -> Any:
     offline = pc.index_in(found["code"], pa.array(CODES_BY_LOSS[:1]))  # null, which comes last, for all others
     ranks: dict[str, Any] = {
         "offline_rank": offline,
-        "severity_rank": pc.index_in(found["severity"], pa.array(SEVERITY_NAMES)),
+        "severity_rank": severity_ranks(found["severity"]),
         "code_rank": pc.index_in(found["code"], pa.array(CODES_BY_LOSS)),
     }
     ranked = pa.table(ranks | {name: found[name] for name in ORDERED_BY[2:]})

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from replica_audit.protocol.verdict.acknowledgement import FOUND_NOW, Status
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.report.facts.run_report import Report
+from replica_audit.rows import FINDINGS
 
 Rows = Iterable[Mapping[str, Any]]
 _OPEN = (*FOUND_NOW, str(Status.UNCONFIRMED))
@@ -88,7 +89,8 @@ def finding_json(row: Mapping[str, Any]) -> dict[str, Any]:
         "reason": row["summary"],
         "leader_id": row["leader_id"],
     }
-    names = [name for name in row if name not in ("run_id", *own) and (row[name] is not None or (is_verdict and name in _OF_FOLLOWER))]
+    apart = {*own, *FINDINGS.of_run}
+    names = [name for name in row if name not in apart and (row[name] is not None or (is_verdict and name in _OF_FOLLOWER))]
     return own | {name: row[name] for name in names}
 
 

@@ -16,10 +16,10 @@ from itertools import islice
 from replica_audit.interruption import SIGNALS, exit_code_of
 from replica_audit.protocol.verdict.acknowledgement import FOUND_NOW, Status
 from replica_audit.protocol.verdict.partition_findings import PartitionCode
-from replica_audit.protocol.verdict.verdict import Severity
 from replica_audit.report.facts.assessment import SEVERITY_NAMES
 from replica_audit.report.metrics import ACKNOWLEDGED, ClusterMetrics
 from replica_audit.report.text.json_report import ListsOfRows
+from replica_audit.rows.codes import Severity
 from replica_audit.words import count
 
 WORST = 10  # findings that a document has

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from replica_audit.files import object_store
 from replica_audit.rows import TABLES
-from replica_audit.rows.arrow import STRING, WrittenFile, struct_of
+from replica_audit.rows.arrow import WrittenFile, struct_of, with_run
 from replica_audit.rows.columns import Table, checker
 from replica_audit.rows.encoding import RowMismatchError, as_dict
 
@@ -36,9 +36,9 @@ _GREATEST = "\U0010ffff"  # of all characters
 class TableFiles:
     """The files of one task, one for each table that it makes rows of."""
 
-    def __init__(self, places: Mapping[str, str], run_id: str) -> None:
-        """Take the directories of tables, by name, and the run that all rows are of."""
-        self._places, self._run_id = places, run_id
+    def __init__(self, places: Mapping[str, str], run_id: str, run_date: date | None = None) -> None:
+        """Take the directories of tables, by name, the run that all rows are of, and its date, unless the rows have that."""
+        self._places, self._of_run = places, {"run_id": run_id, "run_date": run_date}
         self._pending: dict[str, list[pa.RecordBatch]] = defaultdict(list)
         self._bytes: dict[str, int] = defaultdict(int)
         self._open: dict[str, _TableFile] = {}
@@ -54,7 +54,7 @@ class TableFiles:
                 file.discard()
 
     def add(self, table: str, rows: pa.RecordBatch) -> None:
-        """Take rows of a table, without `run_id`."""
+        """Take rows of a table, without the columns of their run."""
         self._pending[table].append(rows)
         self._bytes[table] += rows.get_total_buffer_size()  # nbytes reads offsets, which empty columns of Spark 3.5 lack
         if self._bytes[table] >= _ROW_GROUP_BYTES:
@@ -71,8 +71,7 @@ class TableFiles:
         return [file.close(table) for table, file in self._open.items()]
 
     def _write(self, table: str) -> None:
-        rows = pa.Table.from_batches(self._pending.pop(table))
-        rows = rows.add_column(0, pa.field("run_id", STRING, nullable=False), pa.repeat(self._run_id, rows.num_rows))
+        rows = with_run(pa.Table.from_batches(self._pending.pop(table)), _BY_NAME[table], self._of_run)
         self._bytes[table] = 0
         if table not in self._open:
             self._open[table] = _TableFile(self._places[table], rows.schema)
