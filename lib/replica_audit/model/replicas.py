@@ -255,6 +255,7 @@ NOT_READ_WHOLE = frozenset(
         "missing-meta-properties",
         "cluster-id-mismatch",
         "two-copies-of-a-broker",
+        "replica-in-two-log-dirs",
         "directory-id-of-two-brokers",
         "segments-outside-a-replica",
         "misplaced",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replica_audit.formats.log_dir.names import METADATA_TOPIC, SNAPSHOT
@@ -319,8 +319,11 @@ def _unreadable(
     return None
 
 
-def refuse_twins(loaded: Sequence[Loaded]) -> list[Loaded]:
-    """A replica that stands in two log directories of one broker keeps the broker from starting; neither copy is to be trusted."""
+def refuse_twins(loaded: Sequence[Loaded], alive: Callable[[Loaded], bool | None]) -> list[Loaded]:
+    """A replica that stands in two log directories of one broker: neither is to be trusted.
+
+    A broker that has both refuses to start (LogManager.loadLog), so of one that runs, and often of others, only the copy has them.
+    """
     brokers = [one.broker_id for one in loaded if one.is_compared]
     if len(set(brokers)) == len(brokers):
         return list(loaded)
@@ -329,13 +332,16 @@ def refuse_twins(loaded: Sequence[Loaded]) -> list[Loaded]:
     for one in loaded:
         if one.is_compared and current[one.broker_id] > 1:
             twins = current[one.broker_id]
-            reason = f"{one.files.directory} is in {twins} log directories of broker {one.broker_id}: the broker refuses to start"
+            runs = alive(one) is True
+            then = "only the copy can have both, for the broker runs" if runs else "if it has both, it refuses to start"
+            reason = f"{one.files.directory} is in {twins} log directories of broker {one.broker_id}: {then}"
             problem = Problem(
                 path=one.files.log_dir,
                 kind="directory",
                 code="replica-in-two-log-dirs",
                 detail=reason,
-                remedy="find out which directory the broker used last, and leave out the other one",
+                remedy="leave out the one that the broker does not have"
+                + ("" if runs else "; if it has both, find out which it used last, and move the other out of its log directory"),
             )
             one = replace(one, unreadable=reason, problems=(*one.problems, problem))
         checked.append(one)
