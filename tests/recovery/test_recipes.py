@@ -373,6 +373,30 @@ def test_what_only_recovery_takes_of_a_follower_is_copied_and_not_rebuilt(tmp_pa
     assert sorted(one.saved_from or 0 for one in ended) == [0, 0, 2, 2], "two of them once their records were copied"
 
 
+def test_a_log_that_recovery_empties_is_copied_and_started(tmp_path: Path) -> None:
+    """Its first batch is damaged: the copy is whole, and another copy would say the same."""
+    root = copied(DATA / "transactions" / "before", tmp_path / "cluster")
+    flipped(root / "broker-1" / "data-0" / "transfers-0" / "00000000000000000000.log", 70)
+    of_brokers, because, plan = outcomes(root)
+    assert (of_brokers[1], because["transfers", 0, 1]) == ("copy-first", {"recovery-truncates"})
+    assert not of(plan, AskForInput)
+    assert StartBroker(1) in of(plan, StartBroker)
+
+
+@pytest.mark.parametrize("place", ["data-0/backup", "."])
+def test_a_replica_that_only_the_copy_has_twice_is_asked_for_and_not_rebuilt(tmp_path: Path, place: str) -> None:
+    """Its broker runs: with two it would have refused to start."""
+    root = copied(DATA / "sample" / "clean-in-sync", tmp_path / "cluster")
+    replica = next(
+        path.parent for path in sorted(root.glob("broker-2/data-0/*-0/partition.metadata")) if not path.parts[-2].startswith("_")
+    )
+    shutil.copytree(replica, root / "broker-2" / place / replica.name)
+    of_brokers, because, plan = outcomes(root)
+    assert of_brokers == {1: "safe", 2: "unknown", 3: "safe"}
+    assert set().union(*because.values()) == {"not-read"}
+    assert {type(action) for step in plan.steps for action in step.actions} == {Copy, AskForInput}
+
+
 def test_half_a_batch_after_a_clean_stop_is_recovered_before_its_broker_follows(tmp_path: Path) -> None:
     root = copied(DATA / "offline" / "nobody-leads", tmp_path / "cluster")
     (root / "broker-3" / "data-0" / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}', encoding="utf-8")

@@ -202,7 +202,7 @@ def _of_verdict(facts: RecoveryFacts, verdict: ReplicaVerdict) -> Iterator[_Aske
             yield replica, _copy_again(replica), "an earlier run found records in it that its leader does not hold"
         elif replica in facts.not_read:
             yield replica, _copy_again(replica), "a file of it could not be read, or not to its end: the input problems say why"
-        elif log is None or (log.corrected_checkpoint is None and not log.batch_count):
+        elif log is None or (log.corrected_checkpoint is None and not log.batch_count and log.recovery_cut_offset is None):
             yield replica, _copy_again(replica), "nothing of it could be read: perhaps only the copy is broken"
 
 

@@ -104,6 +104,7 @@ def load_all(
     found = [
         _perhaps_deleted(one, alive) if changed(one) and may_have_run(one.broker_id, one.files) and not compacted else one for one in found
     ]
+
     def runs(one: Loaded) -> bool | None:
         return alive(one.broker_id, one.files)
 

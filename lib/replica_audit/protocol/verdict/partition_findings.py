@@ -434,7 +434,8 @@ def lost_ends(replicas: Iterable[Replica], *, leader_id: int, electable: Collect
     """The replicas that lack what they held, as far as no copy of another moment can explain it.
 
     By its own checkpoints: of a broker that was stopped cleanly, or that can be elected cleanly. One that crashed may have lost what it had
-    not flushed, and fetches it again. By the high watermark of another one: of those that can be elected cleanly.
+    not flushed, and fetches it again. By the high watermark of another one: of those that can be elected cleanly. Not of a log that
+    recovery ends at a damaged batch: its copy is not short, and what recovery takes is told apart.
 
     Args:
         replicas: of a partition, those that can be read.
@@ -449,6 +450,8 @@ def lost_ends(replicas: Iterable[Replica], *, leader_id: int, electable: Collect
     for broker, replica in sorted(usable.items()):
         end, own, is_electable = replica.log.log_end_offset, replica.lost_end, broker in electable
         may_be = not (replica.stopped_cleanly or is_electable or replica.alive)  # a crash may have taken it
+        if replica.log.recovery_cut is not None:
+            continue
         if own is not None and not may_be:
             found.append(LostEnd(broker, end, own, broker))
         elif is_electable and replica.is_at_rest and broker in agreeing and end < committed:
