@@ -111,6 +111,9 @@ def test_a_lost_broker_without_a_spare_one_is_replaced_empty_after_all_elections
     assert step.title == "Replace broker 3 by an empty one with the same id: it fetches 1 replica again"
     assert "--unavailable-partitions   # must print nothing: else stop here" in step.commands[0]
     assert "kafka-storage.sh format --cluster-id CLUSTER_ID" in step.commands[2]
+    (old,) = [one for one in plan_without(replace(outage(), kafka_version="2.4.1"), 3).steps if one.stage is Stage.REBUILD]
+    assert [line.split(" ")[:2] for line in old.commands] == [["kafka-topics.sh", "--bootstrap-server"], ["#", "start"]]
+    assert not any(word in reason for reason in old.reasons for word in ("kafka-storage", "quorum", "CLUSTER_ID"))
     (start,) = [step for step in plan.steps if step.stage is Stage.START and ": leads" not in step.title]
     assert start.checks[0].command.endswith("a line with a leader and 1 in `Replicas` has it in `Isr`, too"), "3 is missing there still"
     assert step.checks[0].command.endswith("a line with a leader and 3 in `Replicas` has it in `Isr`, too")

@@ -553,6 +553,11 @@ def test_the_script_touches_no_file_that_was_not_audited_nor_a_disk_in_use(disk:
     refused("is not the file that was audited")
     before = "0\n0\n"
     corrected.write_text(before)
+    (disk.data / "u-0").rename(disk.data / "elsewhere")
+    assert disk.run() == (1, f"{disk.data}/u-0: no such directory; which log directories does the broker have?\n")
+    assert corrected.read_text() == before, "what comes before it is not done, either"
+    assert "what is that?" in disk.run("put-back")[1]
+    (disk.data / "elsewhere").rename(disk.data / "u-0")
     with (disk.data / ".lock").open("w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)  # as a broker that runs holds it
         refused("is locked: broker 2 runs")

@@ -64,6 +64,16 @@ class Tools:
         """Whether there is a tool for unclean elections."""
         return self.version >= (2, 4)
 
+    @property
+    def formats(self) -> bool:
+        """Whether disks of a broker may have to be formatted: with KRaft, from its first release for production on (KIP-833: 3.3)."""
+        return self.version >= (3, 3)
+
+    @property
+    def may_have_zookeeper(self) -> bool:
+        """Whether the version still runs with ZooKeeper."""
+        return self.version < (4, 0)
+
     def _at(self, since: tuple[int, int]) -> str:
         return SERVER if self.version >= since else ZOOKEEPER
 

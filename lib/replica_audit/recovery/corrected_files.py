@@ -107,13 +107,12 @@ class DiskWork:
         lines += [f': "${{{name}:?name a log directory of the broker: PLAN.md says which one {name} is}}"\n' for name in names.values()]
         lines += [': "${ASIDE:?name a directory outside of the log directories}"\n'] if self.moved else []
         lines += [f'not_used "${name}"\n' for name in names.values()]
-        lines += ['if [ "$mode" = put ] && [ ! -e "$here/was-put" ]; then : > "$here/was-put"; fi\n']
+        lines += ["each() {\n"]
         for log, name, _content, audited in placed:
             source = quote(f"{file_name(log.directory)}/{name}")
-            lines.append(f'place {source} "${names[log.log_dir]}"/{quote(log.directory)} {name} {audited}\n')
-        lines += [f'aside {names[log.log_dir]} "${names[log.log_dir]}" {quote(log.directory)}\n' for log in self.moved]
-        lines += ['if [ "$mode" = undo ]; then rm -f -- "$here/was-put"; fi\n']
-        yield PlanFile(name=f"{below}/{SCRIPT}", content=_ON_DISK + "".join(lines), executable=True)
+            lines.append(f'  place {source} "${names[log.log_dir]}"/{quote(log.directory)} {name} {audited}\n')
+        lines += [f'  aside {names[log.log_dir]} "${names[log.log_dir]}" {quote(log.directory)}\n' for log in self.moved]
+        yield PlanFile(name=f"{below}/{SCRIPT}", content=_ON_DISK + "".join(lines) + _EACH, executable=True)
 
 
 def _was(log: ReplicaLog) -> str:
@@ -124,8 +123,9 @@ def _was(log: ReplicaLog) -> str:
 _ON_DISK = """\
 #!/bin/sh
 # Written by an audit; read it before you run it: on the host of the broker, while the broker is stopped, as the user that Kafka runs as.
-# It stops at the first line that fails. With the argument check it changes nothing, and the broker may run: it stops where a file is not
-# the one that was audited. With the argument undo it puts everything back, as long as the broker was not started.
+# It checks everything before it changes anything, and stops at the first line that fails. With the argument check it changes nothing, and
+# the broker may run: it stops where a file is not the one that was audited. With the argument undo it puts everything back, as long as the
+# broker was not started.
 set -eu
 mode=${1:-put}
 here=$(dirname -- "$0")
@@ -179,12 +179,31 @@ aside() {  # NAME LOG_DIR DIRECTORY; two log directories may each have a directo
   if [ -d "$to" ] && [ ! -e "$from" ]; then return; fi
   [ -d "$from" ] || fail "$from: no such directory; which log directories does the broker have?"
   [ ! -e "$to" ] || fail "$to is there, and $from is, too: keep the one that is whole, move the other one elsewhere, and run this again"
-  if [ "$mode" = check ]; then return; fi
   [ -d "$ASIDE" ] || fail "$ASIDE: no such directory; make it first"
   case "$(cd -- "$ASIDE" && pwd -P)/" in "$(cd -- "$2" && pwd -P)"/*) fail "$ASIDE lies in the log directory $2" ;; esac
+  if [ "$mode" = check ]; then return; fi
   mkdir -p -- "$place"
   mv -- "$from" "$to"
 }
+"""
+
+_EACH = """\
+}
+case "$mode" in
+put)
+  mode=check
+  each
+  mode=put
+  if [ ! -e "$here/was-put" ]; then : > "$here/was-put"; fi
+  each
+  ;;
+check) each ;;
+undo)
+  each
+  rm -f -- "$here/was-put"
+  ;;
+*) fail "$mode: what is that? The arguments are check and undo" ;;
+esac
 """
 
 

@@ -111,20 +111,34 @@ def _replaced(broker: int, lost: Mapping[PartitionKey, Sequence[ReplicaRole]], a
             "Only when every partition has a leader, which the first line checks: an empty broker that a partition's ISR still names can "
             "be elected with an empty log, and the other replicas would then truncate everything.",
             *_empty_again(broker, own),
-            "Use empty disks and the `server.properties` of the lost broker. Do not copy its `meta.properties`: the tool writes a new one, "
-            "with directory ids that no partition is assigned to yet. CLUSTER_ID is what the second line prints.",
-            f"If broker {broker} is also a controller (`process.roles`), check `kafka-metadata-quorum.sh describe --status` first: a "
-            "majority of the other voters has to be up. Where voters are added and removed by `kafka-metadata-quorum.sh` (KIP-853), "
-            "remove the lost one first, and format with `--no-initial-controllers`.",
+            "Use empty disks and the `server.properties` of the lost broker. Do not copy its `meta.properties`: a new one is written.",
+            *(_why_formatted(broker, tools) if tools.formats else ()),
         ),
         commands=(
             f"{tools.topics('--unavailable-partitions')}   # {_expected(own)}: else stop here",
-            f"kafka-cluster.sh cluster-id {SERVER}",
-            f"# on the host of the new broker {broker}: kafka-storage.sh format --cluster-id CLUSTER_ID --config server.properties",
+            *(_format(broker) if tools.formats else ()),
             f"# start broker {broker} on its host",
         ),
         checks=(Check(tools.in_sync({broker}), Shows.IN_SYNC),),
         undo=f"Stop broker {broker} and empty its disks: the partitions have one replica less again, as before.",
+    )
+
+
+def _why_formatted(broker: int, tools: Tools) -> Iterator[str]:
+    yield "CLUSTER_ID is what the second line prints. The third one gives the disks directory ids that no partition is assigned to yet."
+    yield (
+        f"If broker {broker} is also a controller (`process.roles`), check `kafka-metadata-quorum.sh describe --status` first: a majority "
+        "of the other voters has to be up. Where voters are added and removed by `kafka-metadata-quorum.sh` (KIP-853), remove the lost one "
+        "first, and format with `--no-initial-controllers`."
+    )
+    if tools.may_have_zookeeper:
+        yield "A cluster with ZooKeeper has no such files: leave out the second and the third line."
+
+
+def _format(broker: int) -> tuple[str, str]:
+    return (
+        f"kafka-cluster.sh cluster-id {SERVER}",
+        f"# on the host of the new broker {broker}: kafka-storage.sh format --cluster-id CLUSTER_ID --config server.properties",
     )
 
 

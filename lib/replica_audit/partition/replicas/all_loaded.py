@@ -105,10 +105,7 @@ def load_all(
         _perhaps_deleted(one, alive) if changed(one) and may_have_run(one.broker_id, one.files) and not compacted else one for one in found
     ]
 
-    def runs(one: Loaded) -> bool | None:
-        return alive(one.broker_id, one.files)
-
-    return with_corrections(refuse_twins(found, runs), alive=runs)
+    return with_corrections(refuse_twins(found, alive), alive=lambda one: alive(one.broker_id, one.files))
 
 
 def _newest(scans: Iterable[ScannedSegment]) -> BatchRun | None:

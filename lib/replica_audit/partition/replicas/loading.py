@@ -319,7 +319,7 @@ def _unreadable(
     return None
 
 
-def refuse_twins(loaded: Sequence[Loaded], alive: Callable[[Loaded], bool | None]) -> list[Loaded]:
+def refuse_twins(loaded: Sequence[Loaded], alive: Callable[[int, ReplicaFiles], bool | None]) -> list[Loaded]:
     """A replica that stands in two log directories of one broker: neither is to be trusted.
 
     A broker that has both refuses to start (LogManager.loadLog), so of one that runs, and often of others, only the copy has them.
@@ -332,7 +332,7 @@ def refuse_twins(loaded: Sequence[Loaded], alive: Callable[[Loaded], bool | None
     for one in loaded:
         if one.is_compared and current[one.broker_id] > 1:
             twins = current[one.broker_id]
-            runs = alive(one) is True
+            runs = alive(one.broker_id, one.files) is True
             then = "only the copy can have both, for the broker runs" if runs else "if it has both, it refuses to start"
             reason = f"{one.files.directory} is in {twins} log directories of broker {one.broker_id}: {then}"
             problem = Problem(
