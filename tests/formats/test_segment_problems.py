@@ -127,7 +127,7 @@ TORN = kf.batch(1, 0, value=b"x" * 200)[:150]
         ([], "torn-batch"),
         ([kf.batch(1, 0)], "appended-behind-torn-batch"),  # where the readable log ends a broker goes on
         ([b"?" * 9, kf.batch(1, 0)], "appended-behind-torn-batch"),
-        ([kf.batch(2, 0)], "torn-batch"),  # the length of a sound batch was changed: what follows is the next one
+        ([kf.batch(2, 0)], "bad-batch-length"),  # the length of a sound batch was changed: what follows is the next one
         ([kf.batch(1, 0)[:-1]], "torn-batch"),
         ([kf.with_field(kf.batch(1, 0), ">B", 60, 9)], "torn-batch"),  # does not match its CRC
     ],
@@ -136,9 +136,9 @@ def test_what_a_broker_appends_behind_a_torn_batch(tmp_path: Path, behind: list[
     found = _scanned(tmp_path, kf.batch(0, 0), TORN, *behind)
     (problem,) = found.problems
     assert (problem.code, problem.byte_offset) == (code, len(kf.batch(0, 0)))
-    is_appended = code != "torn-batch"
-    assert ("whole batch at byte" in problem.detail, "did not recover this log" in problem.remedy) == (is_appended, is_appended)
-    if is_appended:
+    assert ("did not recover this log" in problem.remedy) == (code == "appended-behind-torn-batch")
+    assert ("whole batch at byte" in problem.detail) == (code != "torn-batch")
+    if code != "torn-batch":
         assert f"byte {len(kf.batch(0, 0)) + len(TORN) + len(behind[0]) * (len(behind) - 1)} among" in problem.detail
     assert [run.last_offset for run in found.scan.runs] == [0]
 

@@ -5,7 +5,6 @@ Source: FileLogInputStream.nextBatch (clients, 4.2.0): reading ends where 17 byt
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from errno import ENOENT
@@ -108,7 +107,7 @@ def _impossible_length(stream: BinaryIO, head: bytes, length: int, position: int
     stream.seek(position)
     if not any(head) and not any(chunk != bytes(len(chunk)) for chunk in iter(lambda: stream.read(BUFFER), b"")):
         return Damage(code="zero-filled-tail", detail=f"{size - position} zero bytes behind the last batch", byte_offset=position)
-    return Damage(code="bad-batch-length", detail=f"batch length {length} is below the minimum of {_SMALLEST_LENGTH}", byte_offset=position)
+    return Damage(code=BAD_LENGTH, detail=f"batch length {length} is below the minimum of {_SMALLEST_LENGTH}", byte_offset=position)
 
 
 def scan(items: Iterable[BatchHeader | Damage]) -> Scan:
@@ -140,9 +139,10 @@ _DAMAGED = f"the broker will not notice; {IF_THE_SAME}"
 WRONG_CRC = "crc-mismatch"
 TORN = ("torn-batch", "trailing-bytes")
 ENDS_IN_NO_BATCH = (*TORN, "zero-filled-tail")  # what recovery cuts off, and nothing else does
+BAD_LENGTH = "bad-batch-length"
 APPENDED_BEHIND = "appended-behind-torn-batch"
 # what a batch that is only half written never looks like: whatever is behind it cannot be read, though it may be whole
-NO_BATCH = (APPENDED_BEHIND, "bad-batch-length", "bad-batch-header", "offsets-not-increasing")
+NO_BATCH = (APPENDED_BEHIND, BAD_LENGTH, "bad-batch-header", "offsets-not-increasing")
 _NOT_RECOVERED = f"the broker did not recover this log when it started, and wrote on after unreadable bytes; {IF_THE_SAME}"
 _WENT_BACK = (
     "copy the replica's directory before its broker starts or stops: log recovery does not truncate here, it keeps all of the segment or, "
@@ -176,10 +176,11 @@ def scanned(file: SegmentFile, scan: Callable[[SegmentFile], Scan]) -> Scanned:
     return Scanned(replace(found, runs=runs), list(_problems(file, found)), False)
 
 
-def _appended_behind(file: SegmentFile, position: int | None, next_offset: int) -> int | None:
-    """Where a whole batch begins behind a torn one, as a broker leaves it that has not recovered the log; None if none is found.
+def _whole_behind(file: SegmentFile, position: int | None, next_offset: int) -> tuple[int, bool] | None:
+    """Where the first whole batch begins behind what looks like a torn one, and whether it was appended there; None if none is found.
 
-    It is at the offset where the readable log ends, because there such a broker goes on.
+    A broker that has not recovered the log goes on at the offset where the readable log ends. A batch of a later offset was there before:
+    the length of the one before it is wrong.
     """
     if file.source != "raw" or position is None:
         return None
@@ -189,16 +190,17 @@ def _appended_behind(file: SegmentFile, position: int | None, next_offset: int) 
             behind = stream.read(_LOOKED_AT)
     except OSError:
         return None
-    begins = struct.pack(">q", next_offset)
-    at = behind.find(begins, 1)
-    while at >= 0:
+    magic = V2_AT["magic"]
+    at = behind.find(2, magic + 1) - magic
+    while at > 0:
         head = behind[at : at + V2_HEADER.size]
-        if len(head) == V2_HEADER.size and head[V2_AT["magic"]] == 2:
-            *_fields, crc = V2_HEADER.unpack(head)[:5]
+        if len(head) == V2_HEADER.size:
+            base_offset, *_fields, crc = V2_HEADER.unpack(head)[:5]
             end = at + LOG_OVERHEAD + length_in(head)
-            if at + V2_HEADER.size <= end <= len(behind) and crc32c.crc32c(behind[at + V2_CRC_FROM : end]) == crc:
-                return position + at
-        at = behind.find(begins, at + 1)
+            is_there = base_offset >= next_offset and at + V2_HEADER.size <= end <= len(behind)
+            if is_there and crc32c.crc32c(behind[at + V2_CRC_FROM : end]) == crc:
+                return position + at, base_offset == next_offset
+        at = behind.find(2, at + magic + 1) - magic
     return None
 
 
@@ -234,13 +236,16 @@ def _problems(file: SegmentFile, found: Scan) -> Iterator[Problem]:
         )
     if found.damage is not None:
         next_offset = found.runs[-1].last_offset + 1 if found.runs else file.base_offset
-        behind = _appended_behind(file, found.damage.byte_offset, next_offset) if found.damage.code in TORN else None
+        behind = _whole_behind(file, found.damage.byte_offset, next_offset) if found.damage.code in TORN else None
+        code, remedy = found.damage.code, _REMEDIES.get(found.damage.code, _DAMAGED)
+        if behind is not None:
+            code, remedy = (APPENDED_BEHIND, _NOT_RECOVERED) if behind[1] else (BAD_LENGTH, _DAMAGED)
         yield Problem(
             path=file.path,
             kind="dump" if file.source == "dump" else "segment",
-            code=found.damage.code if behind is None else APPENDED_BEHIND,
-            detail=found.damage.detail if behind is None else f"{found.damage.detail}, and a whole batch at byte {behind} among them",
-            remedy=_REMEDIES.get(found.damage.code, _DAMAGED) if behind is None else _NOT_RECOVERED,
+            code=code,
+            detail=found.damage.detail if behind is None else f"{found.damage.detail}, and a whole batch at byte {behind[0]} among them",
+            remedy=remedy,
             line=found.damage.line,
             byte_offset=found.damage.byte_offset,
         )

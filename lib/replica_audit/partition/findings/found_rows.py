@@ -199,7 +199,7 @@ def recovery_takes(broker: int, leader_id: int, replicas: Mapping[int, Replica])
 def _recovery_cuts(audited: Audited, leader: Loaded) -> str | None:
     """What log recovery takes away of the leader's log that no other replica will hold, in words; None if nothing."""
     cut = recovery_takes(leader.broker_id, leader.broker_id, audited.replicas)
-    return None if cut is None or leader.log is None else recovery_cuts_batches(leader.log.recovery_cut, *cut)
+    return None if cut is None or leader.log is None else recovery_cuts_batches(leader.log, *cut)
 
 
 def _of_leader(audited: Audited) -> Iterator[FoundFinding]:

@@ -247,6 +247,9 @@ def load(
             recovers=recovers,
             runs_on=bool(alive),
         )
+        cut = log.recovery_cut
+        if cut is not None and any(one.code in NO_BATCH and segment.next_offset >= cut for segment, one in of_scans):
+            log = replace(log, cut_hides=True)
         if files.checkpoint_state == NOT_USED:
             log = replace(log, epochs=EMPTY, epochs_on_disk=EMPTY)
         of_scans = [

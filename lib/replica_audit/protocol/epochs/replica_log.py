@@ -35,7 +35,7 @@ class LoadedLog:
     whose CRC does not match.
     `broken_segment`: base offset of a segment that is damaged, or overlaps its predecessor, inside the log.
     `recovery_cut`: offset at which recovery ended the log, if it cut anything; `cut_runs`: the whole batches that it cuts behind the
-    damaged one. `missing`: (first, last) inclusive
+    damaged one; `cut_hides`: there may be more of them, which could not be read. `missing`: (first, last) inclusive
     offsets missing between segments. `windows`: digests of the batches below `digested_until`, by offset, of one segment after the
     other. `segment_bases`: base offsets of its segments, ascending; of those that another follows, `damaged_segments` are the damaged
     ones, and `empty_segments` those without a batch. `epochs_on_disk`: the table as a running broker's file has it, where `epochs` has
@@ -53,6 +53,7 @@ class LoadedLog:
     broken_segment: int | None = None
     recovery_cut: int | None = None
     cut_runs: tuple[BatchRun, ...] = ()
+    cut_hides: bool = False
     went_back: int | None = None
     missing: tuple[tuple[int, int], ...] = ()
     windows: tuple[Window, ...] = ()

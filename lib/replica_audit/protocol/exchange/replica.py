@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from replica_audit.frozen import made_quickly
 from replica_audit.protocol.epochs import lineage
-from replica_audit.protocol.epochs.epoch_table import EMPTY, EpochTable, truncate_from_end
+from replica_audit.protocol.epochs.epoch_table import EMPTY, EpochTable, latest_epoch, truncate_from_end
 from replica_audit.protocol.epochs.replica_log import LoadedLog
 
 
@@ -226,7 +226,8 @@ def lost_to_recovery(replica: Replica, others: Sequence[Replica]) -> list[lineag
     """What log recovery takes of a replica and none of some others holds in the same epoch, ascending and disjoint.
 
     That is the whole batches behind the damaged one, and what the damage hides below the replica's own high watermark, or where an epoch
-    of its table begins: that is more than a batch that a crash left half written. Where the log start of another one, or its cleaner, has
+    of its table begins: that is more than a batch that a crash left half written. Where bytes behind the damage could not be read, it is at
+    least the first offset, unless another one goes on in the same epoch to its end. Where the log start of another one, or its cleaner, has
     passed, a batch that is missing is no evidence. Sources: LogSegment.recover, LogLoader.recoverLog.
     """
     log, cut = replica.log, replica.log.recovery_cut
@@ -238,4 +239,8 @@ def lost_to_recovery(replica: Replica, others: Sequence[Replica]) -> list[lineag
     own = [*lineage.history_of_runs(log.cut_runs), *(span for span in hidden if span.leader_epoch >= 0)]
     passed = max((max(one.log.log_start_offset, one.cleaner_offset or 0) for one in others), default=0)
     left = lineage.without(own, (span for one in others for span in one.history))
-    return [span._replace(first_offset=max(span.first_offset, passed)) for span in left if span.end_offset > passed]
+    lost = [span._replace(first_offset=max(span.first_offset, passed)) for span in left if span.end_offset > passed]
+    epoch = log.runs[-1].leader_epoch if log.runs else latest_epoch(table)
+    if not log.cut_hides or any({span.leader_epoch for span in one.history if span.end_offset > cut} == {epoch} for one in others):
+        return lost
+    return lost or [lineage.Span(epoch, cut, cut + 1)]

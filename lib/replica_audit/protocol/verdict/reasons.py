@@ -110,11 +110,11 @@ def goes_back(offset: int) -> str:
     )
 
 
-def recovery_cuts_batches(cut: int | None, first: int, end: int) -> str:
+def recovery_cuts_batches(log: LoadedLog, first: int, end: int) -> str:
     """What log recovery takes away that nobody else holds."""
     return (
-        f"log recovery truncates it at {cut}, because of a damaged batch, as soon as its broker starts, and takes offsets "
-        f"{first}..{end - 1}: copy its directory first"
+        f"log recovery truncates it at {log.recovery_cut}, because of a damaged batch, as soon as its broker starts, and takes "
+        f"{'what is behind, which could not be read' if log.cut_hides else f'offsets {first}..{end - 1}'}: copy its directory first"
     )
 
 

@@ -248,8 +248,8 @@ def _recovery_cuts_more(c: Comparison) -> Judgement | None:
         lost = [span for span in lost if span.leader_epoch < c.context.leader_epoch or span.first_offset < end]
     if not lost:
         return None
-    lacks = f"the leader ends at {end}" if lost[0].first_offset >= end else "the leader does not hold them"
-    reason = reasons.recovery_cuts_batches(c.follower.log.recovery_cut, lost[0].first_offset, lost[-1].end_offset)
+    lacks = f"the leader ends at {end}" if lost[0].first_offset >= end else "the leader has other records there"
+    reason = reasons.recovery_cuts_batches(c.follower.log, lost[0].first_offset, lost[-1].end_offset)
     return Judgement(verdict=Verdict.UNREADABLE, reason=f"{reason}, and {lacks}")
 
 
