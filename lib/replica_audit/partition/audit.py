@@ -241,7 +241,9 @@ class PartitionAudit:
             found=found,
             problems=errors,
             recovered={
-                broker: cut for broker in self.compared if (cut := recovery_takes(broker, self.leadership.leader_id, self.replicas))
+                broker: cut
+                for broker in self.compared
+                if (cut := recovery_takes(broker, broker if self.metadata.no_leader else self.leadership.leader_id, self.replicas))
             },
             cut_by_recovery={
                 broker: (one.log.cut_runs[0].first_offset, one.log.cut_runs[-1].last_offset + 1)

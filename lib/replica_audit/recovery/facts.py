@@ -205,6 +205,17 @@ class RecoveryFacts:
         return {replica: one for replica, one in found.items() if one.is_cut}
 
     @cached_property
+    def perhaps_cut_once_corrected(self) -> frozenset[ReplicaKey]:
+        """Replicas of partitions without a leader that truncate with a corrected file, their own or another one's, under some leader."""
+        return frozenset(
+            (log.topic, log.partition, one.follower_id)
+            for log in self.logs
+            if (log.topic, log.partition, log.broker_id) in self.corrected and (log.topic, log.partition) in self.leaderless
+            for one in log.rejoins_once_corrected or ()
+            if one.is_cut
+        )
+
+    @cached_property
     def torn(self) -> frozenset[ReplicaKey]:
         """Replicas that end in half a batch after a clean stop, and that nothing else is known of."""
         return frozenset(one for one in self.bad_ends if one not in self.short_copies and one[2] not in self.gone)

@@ -222,6 +222,7 @@ def _at_stake(facts: RecoveryFacts) -> Iterator[ReplicaKey]:
         if known_cut(verdict) and verdict.key not in facts.leaderless:
             yield (*verdict.key, verdict.follower_id)
     yield from facts.cut_once_corrected
+    yield from facts.perhaps_cut_once_corrected
     yield from facts.lost_at_start
     for key, choice in leaders_by_plan(facts).items():
         cuts = facts.cuts_under(*key, choice.candidate_id)

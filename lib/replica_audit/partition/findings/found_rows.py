@@ -189,7 +189,10 @@ def _of_followers(audited: Audited) -> Iterator[FoundFinding]:
 
 
 def recovery_takes(broker: int, leader_id: int, replicas: Mapping[int, Replica]) -> tuple[int, int] | None:
-    """What log recovery takes of a replica and its leader, or of a leader nobody else, holds, as offsets [first, end); None: nothing."""
+    """What log recovery takes of a replica and its leader does not hold, as offsets [first, end); None: nothing.
+
+    `leader_id`: of a leader, and where the leader is a guess, the replica's own: then what nobody else holds.
+    """
     own = replicas.get(broker)
     others = [one for other, one in replicas.items() if other != broker and leader_id in (broker, other)]
     lost = [] if own is None else lost_to_recovery(own, others or [one for other, one in replicas.items() if other != broker])

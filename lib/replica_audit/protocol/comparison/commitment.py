@@ -46,7 +46,8 @@ class Doubt(StrEnum):
 class CommitHistory:
     """What the metadata log tells of a partition's leaders and ISRs, and of its cluster.
 
-    `may_be_older`: logs may have been copied after the metadata log. `is_outdated`: they were.
+    `may_be_older`: logs may have been copied after the metadata log. `is_outdated`: they were. `sole_member`: the ISR of a partition that
+    nobody leads, of which there is no metadata log: it led last, and its high watermark was its log end offset.
     """
 
     terms: Sequence[Term] = ()
@@ -56,18 +57,22 @@ class CommitHistory:
     topic_id: str | None = None
     may_be_older: bool = False
     is_outdated: bool = False
+    sole_member: int | None = None
 
     @classmethod
     def of(cls, metadata: PartitionMetadata, cluster: ClusterHistory, *, simultaneous: bool, is_outdated: bool) -> CommitHistory:
         """The history of a partition; `simultaneous`: all copies, also that of the metadata log, were taken at one instant."""
+        known = terms(metadata, cluster)
+        is_sole = metadata.no_leader and not known and len(metadata.isr) == 1 and (metadata.min_insync_replicas or 1) == 1
         return cls(
-            terms=terms(metadata, cluster),
+            terms=known,
             cluster=cluster,
             min_isr=metadata.min_isr,
             ever_replicas=metadata.ever_replicas,
             topic_id=metadata.topic_id,
             may_be_older=not simultaneous,
             is_outdated=is_outdated,
+            sole_member=metadata.isr[0] if is_sole else None,
         )
 
     def is_of(self, replica: Replica) -> bool:
@@ -133,6 +138,9 @@ def bounds(replica: Replica, history: CommitHistory, replicas: Mapping[int, Repl
         replicas: the readable ones of its topic, by broker.
     """
     found = [Bound(replica.committed_until, Evidence.CHECKPOINT, replica.broker_id)]
+    if replica.broker_id == history.sole_member and history.is_of(replica):
+        doubts = frozenset({Doubt.METADATA_OLDER})
+        found.append(Bound(replica.log.log_end_offset, Evidence.SOLE, replica.broker_id, doubts=doubts))
     if history.terms and history.is_of(replica):
         known = {span.leader_epoch for span in replica.history} | {entry.epoch for entry in replica.log.epochs}
         for term in (term for term in history.terms if term.leader_epoch in known):

@@ -52,7 +52,7 @@ def proofs(found: Sequence[Committed]) -> Iterator[str]:
             case Evidence.CHECKPOINT:
                 how = f"below the checkpointed high watermark of broker {broker}"
             case Evidence.SOLE:
-                how = f"broker {broker} led alone in the ISR ({at})"
+                how = f"broker {broker} led alone in the ISR{'' if metadata_offset is None else f' ({at})'}"
             case Evidence.ALL:
                 how = f"held by every in-sync replica of leader {broker} ({at})"
         much = f"{offsets} " if len(by_bound) > 1 else ""
