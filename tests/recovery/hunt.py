@@ -44,6 +44,7 @@ from tests.formats import kafka_files as kf
 from tests.scenarios.disks import TOPIC, VERSIONS, Cluster, Disk, Version
 
 BROKERS = (1, 2, 3)
+_COMMITTED = 10_000  # what a committed record weighs
 Batch = tuple[int, int, int]
 Record = tuple[int, int]  # epoch, offset
 
@@ -327,8 +328,13 @@ def _remove(world: World, number: int, broker: int, kept: list[Record]) -> None:
 
 
 def price(one: Partition, broker: int) -> int:
-    """Records that no replica has once a broker leads and all others follow it."""
-    return len({record for of in one.held.values() for record in of} - set(one.held[broker]))
+    """Records that no replica has once a broker leads and all others follow it.
+
+    Any number of others weighs less than one that the ISR held where that is a single replica: all of its records were committed.
+    """
+    lost = {record for of in one.held.values() for record in of} - set(one.held[broker])
+    committed = lost & set(one.held[one.isr[0]]) if one.leader < 0 and len(one.isr) == 1 else set()
+    return len(lost) + _COMMITTED * len(committed)
 
 
 def tried(seed: int, root: Path) -> str:
