@@ -143,6 +143,15 @@ def test_what_a_broker_appends_behind_a_torn_batch(tmp_path: Path, behind: list[
     assert [run.last_offset for run in found.scan.runs] == [0]
 
 
+@pytest.mark.parametrize(
+    "behind", [b"<html><body>503 Service Unavailable</body></html>" * 9, bytes(8) + b"\x7f" * 99], ids=["text", "bytes"]
+)
+def test_what_begins_like_no_batch_is_no_torn_one(tmp_path: Path, behind: bytes) -> None:
+    """A write that was cut short leaves the beginning of a batch as it is."""
+    (problem,) = _scanned(tmp_path, kf.batch(0, 0), behind).problems
+    assert (problem.code, "begin like no batch" in problem.detail) == ("bad-batch-length", True)
+
+
 def test_no_remedy_has_a_leader_fetch_from_itself(tmp_path: Path) -> None:
     """Who leads is not known where a segment is read: moving the leader's directory away may delete the last copy."""
     damaged = bytearray(kf.batch(0, 0))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from replica_audit.model import BrokerEvent, MinIsrSetting
+from replica_audit.model import BrokerEvent, MinIsrSetting, PartitionMetadata
 from replica_audit.protocol.cluster.cluster_history import ClusterHistory, IsrState, Moment, Term, release_of
 from replica_audit.protocol.cluster.metadata_image import CLUSTER_DEFAULT, values_between
 from replica_audit.protocol.comparison.commitment import CommitHistory, Doubt, Evidence, by_evidence, lost_commits
@@ -404,3 +404,16 @@ def test_the_last_stand_of_a_leader() -> None:
     assert not world.passed
     alone, world = _last_stand(40)
     assert alone == world.passed == {(0, 0), (0, 1), (0, 2)}
+
+
+def test_the_only_member_of_an_isr_had_committed_all_that_it_holds() -> None:
+    """Without a metadata log, as of a cluster of ZooKeeper: whoever is alone in the ISR has led last."""
+    without = CommitHistory(sole_member=1)
+    assert claims(without) == LOST
+    assert doubts(without) == {Doubt.METADATA_OLDER}
+    assert claims(CommitHistory(sole_member=3)) == {}
+    places: dict[str, Any] = {"topic": "t", "partition": 0, "replicas": (1, 3), "topic_id": None, "compacted": False, "source": "given"}
+    offline = PartitionMetadata(leader=-1, leader_epoch=6, isr=(1,), **places)
+    for changed, member in (({}, 1), ({"isr": (1, 3)}, None), ({"leader": 3}, None), ({"min_insync_replicas": 2}, None)):
+        known = CommitHistory.of(replace(offline, **changed), ClusterHistory(), simultaneous=False, is_outdated=False)
+        assert known.sole_member == member

@@ -232,6 +232,13 @@ def test_recovery_truncates_what_nobody_else_holds() -> None:
     assert (start.because, start.first_offset, start.lost_offsets) == ((StartBecause.RECOVERY_TRUNCATES,), 8, 4)
 
 
+def test_recovery_truncates_whatever_else_is_found_of_the_replica() -> None:
+    """Of whoever is to lead, and beside a verdict of its own."""
+    start = started(verdicts=[verdict(Verdict.LAGGING)], recovered={2: (8, 12)})[2]
+    assert (start.because, start.first_offset, start.lost_offsets) == ((StartBecause.RECOVERY_TRUNCATES,), 8, 4)
+    assert 2 not in started(verdicts=[verdict(Verdict.STALE_TAIL, already_truncated=True)], recovered={2: (8, 12)}), "since done"
+
+
 def test_what_is_acknowledged_says_so() -> None:
     known = AcknowledgedBy(
         state=str(AckState.ACKNOWLEDGED), reason="r", who="w", until=date(2030, 1, 1), severity="error", at_most_records=9, line=1

@@ -71,6 +71,11 @@ def outcomes(root: Path, **settings: Any) -> tuple[dict[int, str], dict[tuple[st
     )
 
 
+def _partitions(root: Path, topic: str) -> list[dict[str, Any]]:
+    document = json.loads((root / "cluster-metadata.json").read_text())
+    return next(one["partitions"] for one in document["topics"] if one["topic"] == topic)
+
+
 def flipped(path: Path, at: int) -> None:
     held = bytearray(path.read_bytes())
     held[at] ^= 0xFF
@@ -394,6 +399,20 @@ def test_a_replica_that_only_the_copy_has_twice_is_asked_for_and_not_rebuilt(tmp
     of_brokers, because, plan = outcomes(root)
     assert of_brokers == {1: "safe", 2: "unknown", 3: "safe"}
     assert set().union(*because.values()) == {"not-read"}
+    assert {type(action) for step in plan.steps for action in step.actions} == {Copy, AskForInput}
+
+
+@pytest.mark.parametrize("content", [b"<html>503</html>" * 99, bytes(999)])
+def test_a_running_replica_whose_copy_holds_no_batch_is_asked_for(tmp_path: Path, content: bytes) -> None:
+    root = copied(DATA / "sample" / "clean-in-sync", tmp_path / "cluster")
+    leads = {one["partition"]: one["leader"] for one in _partitions(root, "c-none")}
+    number = next(
+        number for number, leader in leads.items() if leader != 2 and (root / "broker-2" / "data-0" / f"c-none-{number}").is_dir()
+    )
+    (segment,) = (root / "broker-2" / "data-0" / f"c-none-{number}").glob("*.log")
+    segment.write_bytes(content)
+    of_brokers, because, plan = outcomes(root)
+    assert (of_brokers[2], because) == ("repair-first", {("c-none", number, 2): {"does-not-load"}})
     assert {type(action) for step in plan.steps for action in step.actions} == {Copy, AskForInput}
 
 

@@ -385,6 +385,15 @@ def _corrected(topic: str, broker: int, log_dir: Path, content: str) -> ReplicaL
     return log(topic, broker, log_dir=str(log_dir), **fields)
 
 
+def test_what_truncates_with_a_corrected_file_is_copied_first_where_nobody_leads() -> None:
+    rejoins = (sparse(FollowerOnceCorrected, leader_id=1, follower_id=2, truncation_offset=13, restart_offset=None, catches_up=True),)
+    wrong = log("t", 2, corrected_checkpoint="0\n0\n", corrected_entries=(), rejoins_once_corrected=rejoins)
+    nobody = offline("t", candidate(1, in_isr=True, election="clean", lost_records=0, lost_committed=0, lost_offsets=0), isr=(1,))
+    plan = plan_of(facts(offline=(nobody,), roles=roles("t", 1, 2), logs=(wrong, log("t", 1))), RE_READ)
+    saved = list(csv.DictReader(io.StringIO(files(plan)["save-first.csv"])))
+    assert [(row["broker_id"], row["directory"]) for row in saved] == [("2", "t-0")]
+
+
 def test_a_diverged_replica_is_corrected_rather_than_rebuilt_and_saved_before_it_is_cut() -> None:
     """With the right epochs it notices: the replay says where it then truncates to. Another on the broker is cut by the same restart."""
     rejoins = (sparse(FollowerOnceCorrected, leader_id=1, follower_id=2, truncation_offset=13, restart_offset=None, catches_up=True),)

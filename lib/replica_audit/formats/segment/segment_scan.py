@@ -34,6 +34,9 @@ BUFFER = 1 << 16  # what is left of a large batch is then read without being cop
 HEADERS_BUFFER = 1 << 13  # where payloads are skipped, this much is read of each large batch
 TAILS = ("torn-batch", "trailing-bytes", "zero-filled-tail")  # damage that a crash, or a write under way, leaves at the end of a log
 GOES_BACK = "offsets-not-increasing"
+BAD_LENGTH = "bad-batch-length"
+_NEWEST_MAGIC = 2
+_FAR = 1 << 31  # offsets of a segment are relative to its base, in four bytes
 _SMALLEST_LENGTH = SMALLEST_SIZE[0] - LOG_OVERHEAD
 _CRC_VALID = BatchHeader._fields.index("crc_valid")
 
@@ -75,7 +78,7 @@ def batches_between(stream: BinaryIO, size: int, position: int, next_offset: int
             yield _impossible_length(stream, head, length, position, size)
             return
         if length > size - position - LOG_OVERHEAD:
-            yield Damage(code="torn-batch", detail=f"{size - position} bytes behind the last batch", byte_offset=position)
+            yield _torn(head, position, size, next_offset)
             return
         try:
             header = decode_header(head, position, next_offset)
@@ -97,6 +100,14 @@ def batches_between(stream: BinaryIO, size: int, position: int, next_offset: int
         next_offset = header.last_offset + 1
     if size > position:
         yield Damage(code="trailing-bytes", detail=f"{size - position} bytes behind the last batch", byte_offset=position)
+
+
+def _torn(head: bytes, position: int, size: int, next_offset: int) -> Damage:
+    """A batch that reaches beyond the end of its file: half written, if it begins as one: a write, cut short, leaves the beginning."""
+    behind, base_offset = f"{size - position} bytes behind the last batch", int.from_bytes(head[:8], signed=True)
+    if head[V2_AT["magic"]] <= _NEWEST_MAGIC and 0 <= base_offset < next_offset + _FAR:
+        return Damage(code="torn-batch", detail=behind, byte_offset=position)
+    return Damage(code=BAD_LENGTH, detail=f"{behind}, which begin like no batch", byte_offset=position)
 
 
 def _judged(header: BatchHeader, crc_valid: bool) -> BatchHeader:
@@ -139,7 +150,6 @@ _DAMAGED = f"the broker will not notice; {IF_THE_SAME}"
 WRONG_CRC = "crc-mismatch"
 TORN = ("torn-batch", "trailing-bytes")
 ENDS_IN_NO_BATCH = (*TORN, "zero-filled-tail")  # what recovery cuts off, and nothing else does
-BAD_LENGTH = "bad-batch-length"
 APPENDED_BEHIND = "appended-behind-torn-batch"
 # what a batch that is only half written never looks like: whatever is behind it cannot be read, though it may be whole
 NO_BATCH = (APPENDED_BEHIND, BAD_LENGTH, "bad-batch-header", "offsets-not-increasing")

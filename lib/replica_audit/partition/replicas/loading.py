@@ -319,6 +319,9 @@ def _unreadable(
     stop = next((one for one in newest.problems if one.kind == "segment" and one.code in NO_BATCH), None)
     if stop is not None and newest.segment.damaged and not recovers:
         return f"{newest.file.path} is damaged at byte {stop.byte_offset}, and nothing behind that can be read: {stop.detail}"
+    reached = files.high_watermark or 0
+    if newest.segment.damaged and not log.runs and not recovers and reached > log.log_end_offset:
+        return f"{newest.file.path} holds no batch, and by its high watermark the log had reached {reached}"
     return None
 
 
