@@ -105,6 +105,15 @@ def test_a_follower_that_may_end_there(tmp_path: Path, marks: Mapping[int, int],
     assert (found.exit_code, found.findings) == (0, [])
 
 
+def test_a_crash_explains_no_end_beyond_which_the_leader_has_other_records(tmp_path: Path) -> None:
+    """By its high watermark the follower held more of its epoch, which nobody can send it again: its copy is short, or that is lost."""
+    later = [*COMMON, (1, END, END + 4)]
+    written = _write(tmp_path, {1: later, 2: COMMON}, high_watermarks={1: END + 5, 2: END + 5})
+    found = ran(_metadata(written, 1, epoch=1, brokers=[1, 2], isr=[1], state="down"))
+    assert (found.exit_code, _codes(found)) == (1, [("ends_below_high_watermark", 2)])
+    assert {one.broker_id: one.outcome for one in found.report.broker_starts} == {1: "safe", 2: "unknown"}
+
+
 def test_metadata_from_before_the_brokers_stopped_proves_nothing_about_the_isr(tmp_path: Path) -> None:
     """Broker 2 was stopped first, left the ISR, and the leader went on; the file still has it as it was before."""
     root = _led_by_1(tmp_path, {1: LONGER, 2: COMMON}, {1: END + 5, 2: END}, isr=[1, 2], state="up")

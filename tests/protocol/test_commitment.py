@@ -413,7 +413,12 @@ def test_the_only_member_of_an_isr_had_committed_all_that_it_holds() -> None:
     assert doubts(without) == {Doubt.METADATA_OLDER}
     assert claims(CommitHistory(sole_member=3)) == {}
     places: dict[str, Any] = {"topic": "t", "partition": 0, "replicas": (1, 3), "topic_id": None, "compacted": False, "source": "given"}
-    offline = PartitionMetadata(leader=-1, leader_epoch=6, isr=(1,), **places)
-    for changed, member in (({}, 1), ({"isr": (1, 3)}, None), ({"leader": 3}, None), ({"min_insync_replicas": 2}, None)):
+    offline = PartitionMetadata(leader=-1, leader_epoch=6, isr=(1,), no_leader=True, **places)
+    for changed, member in (
+        ({}, 1),
+        ({"isr": (1, 3)}, None),
+        ({"leader": 3, "no_leader": False}, None),
+        ({"min_insync_replicas": 2}, None),
+    ):
         known = CommitHistory.of(replace(offline, **changed), ClusterHistory(), simultaneous=False, is_outdated=False)
         assert known.sole_member == member

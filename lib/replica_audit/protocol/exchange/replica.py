@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -222,24 +222,35 @@ class Replica:
         return bool(self.log.epochs) or any(span.leader_epoch >= 0 for span in self.history)
 
 
+def held_by_table(replica: Replica, first: int, end: int) -> list[lineage.Span]:
+    """What a replica held of [first, end) by its epoch table, as it was before the log was loaded."""
+    table = replica.log.epochs if replica.log.table_in_file is None else replica.log.table_in_file
+    return [span for span in lineage.history_of_table(table, first, max(first, end)) if span.leader_epoch >= 0]
+
+
+def not_held(spans: Iterable[lineage.Span], others: Sequence[Replica]) -> list[lineage.Span]:
+    """The part of spans that no other replica holds in the same epoch, ascending and disjoint.
+
+    Where the log start of another one, or its cleaner, has passed, a batch that is missing is no evidence.
+    """
+    passed = max((max(one.log.log_start_offset, one.cleaner_offset or 0) for one in others), default=0)
+    left = lineage.without(spans, (span for one in others for span in one.history))
+    return [span._replace(first_offset=max(span.first_offset, passed)) for span in left if span.end_offset > passed]
+
+
 def lost_to_recovery(replica: Replica, others: Sequence[Replica]) -> list[lineage.Span]:
     """What log recovery takes of a replica and none of some others holds in the same epoch, ascending and disjoint.
 
     That is the whole batches behind the damaged one, and what the damage hides below the replica's own high watermark, or where an epoch
-    of its table begins: that is more than a batch that a crash left half written. Where bytes behind the damage could not be read, it is at
-    least the first offset, unless another one goes on in the same epoch to its end. Where the log start of another one, or its cleaner, has
-    passed, a batch that is missing is no evidence. Sources: LogSegment.recover, LogLoader.recoverLog.
+    of its table begins: that is more than a batch that a crash left half written. Where bytes behind the damage could not be read, it is
+    at least the first offset, unless another one goes on in the same epoch to its end. Sources: LogSegment.recover, LogLoader.recoverLog.
     """
     log, cut = replica.log, replica.log.recovery_cut
     if cut is None:
         return []
     table = log.epochs if log.table_in_file is None else log.table_in_file
-    reached = max(cut, replica.high_watermark or 0, *(entry.start_offset for entry in table[-1:]))
-    hidden = lineage.history_of_table(table, cut, reached)
-    own = [*lineage.history_of_runs(log.cut_runs), *(span for span in hidden if span.leader_epoch >= 0)]
-    passed = max((max(one.log.log_start_offset, one.cleaner_offset or 0) for one in others), default=0)
-    left = lineage.without(own, (span for one in others for span in one.history))
-    lost = [span._replace(first_offset=max(span.first_offset, passed)) for span in left if span.end_offset > passed]
+    reached = max(replica.high_watermark or 0, *(entry.start_offset for entry in table[-1:]), 0)
+    lost = not_held([*lineage.history_of_runs(log.cut_runs), *held_by_table(replica, cut, reached)], others)
     epoch = log.runs[-1].leader_epoch if log.runs else latest_epoch(table)
     if not log.cut_hides or any({span.leader_epoch for span in one.history if span.end_offset > cut} == {epoch} for one in others):
         return lost

@@ -16,7 +16,7 @@ from replica_audit.model import UNDEFINED_EPOCH, PartitionMetadata
 from replica_audit.protocol.comparison.commitment import Context
 from replica_audit.protocol.comparison.observed import EventKind, LogEvent
 from replica_audit.protocol.epochs.epoch_table import latest_epoch
-from replica_audit.protocol.exchange.replica import Replica
+from replica_audit.protocol.exchange.replica import Replica, held_by_table, not_held
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.rows.codes import Severity
 from replica_audit.rows.history import LoggedIncident
@@ -434,8 +434,9 @@ def lost_ends(replicas: Iterable[Replica], *, leader_id: int, electable: Collect
     """The replicas that lack what they held, as far as no copy of another moment can explain it.
 
     By its own checkpoints: of a broker that was stopped cleanly, or that can be elected cleanly. One that crashed may have lost what it had
-    not flushed, and fetches it again. By the high watermark of another one: of those that can be elected cleanly. Not of a log that
-    recovery ends at a damaged batch: its copy is not short, and what recovery takes is told apart.
+    not flushed, and fetches it again: of that only what, by its table, its leader does not hold. By the high watermark of another one: of
+    those that can be elected cleanly. Not of a log that recovery ends at a damaged batch: its copy is not short, and what recovery takes
+    is told apart.
 
     Args:
         replicas: of a partition, those that can be read.
@@ -452,11 +453,18 @@ def lost_ends(replicas: Iterable[Replica], *, leader_id: int, electable: Collect
         may_be = not (replica.stopped_cleanly or is_electable or replica.alive)  # a crash may have taken it
         if replica.log.recovery_cut is not None:
             continue
-        if own is not None and not may_be:
+        if own is not None and (not may_be or (replica.alive is False and _lacks(usable, leader_id, replica, own))):
             found.append(LostEnd(broker, end, own, broker))
         elif is_electable and replica.is_at_rest and broker in agreeing and end < committed:
             found.append(LostEnd(broker, end, committed, known_by))
     return found
+
+
+def _lacks(usable: Mapping[int, Replica], leader_id: int, replica: Replica, reached: int) -> bool:
+    """Whether a replica held offsets beyond its end, by its table, that its leader, or of a leader nobody else, has in the same epochs."""
+    leader = [usable[leader_id]] if leader_id in usable and leader_id != replica.broker_id else []
+    others = leader or [one for one in usable.values() if one is not replica]
+    return bool(not_held(held_by_table(replica, replica.log.log_end_offset, reached), others))
 
 
 def torn_sentence(path: str, byte_offset: int | None, detail: str) -> str:
