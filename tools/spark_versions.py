@@ -32,7 +32,8 @@ RELEASES = ("3.5.9=3.3.3", "4.0.5=4.0.1", "4.0.5=4.0.1/connect", "4.1.4=4.4.0", 
 AUDIT = {"detail": "all", "compare": "records", "what_if_leaders": True}
 # of a run, not of what was found
 _VOLATILE = ("run_id", "started_at", "finished_at", "run_date", "first_seen_run_id", "last_seen_run_id")
-_APART = ("audit_runs", "broker_starts")  # of a run, and written by a command alone
+_APART = ("audit_runs",)  # of a run
+_PYTHON = ".".join(map(str, sys.version_info[:2]))
 _OF_CONNECT = ("grpcio", "grpcio-status", "googleapis-common-protos", "protobuf", "zstandard")
 _SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -111,7 +112,6 @@ class Release:
 def main(releases: Sequence[str], inputs: Sequence[Path], *, once: bool) -> int:
     """Try each release; 0 if every row of every table is equal on all."""
     expected = _expected(inputs)
-    python = ".".join(map(str, sys.version_info[:2]))
     _print("| Spark | Delta Lake | session | Python | rows compared | different | seconds |\n|---|---|---|---|--:|--:|--:|")
     differs = False
     for release in map(Release.of, releases):
@@ -122,7 +122,7 @@ def main(releases: Sequence[str], inputs: Sequence[Path], *, once: bool) -> int:
         differs |= bool(different)
         session = "Connect" if release.is_connect else "classic"
         rows = sum(one.total() for one in found)
-        _print(f"| {release.spark} | {release.delta} | {session} | {python} | {rows:,} | {different} | {seconds:.0f} |")
+        _print(f"| {release.spark} | {release.delta} | {session} | {_PYTHON} | {rows:,} | {different} | {seconds:.0f} |")
     return int(differs)
 
 
@@ -134,7 +134,7 @@ def _audited(release: Release, work: Path, inputs: Sequence[Path], *, once: bool
     """Audit with a release; returns the seconds that it took."""
     packages, jars = [_packages(release)], _jars(release)
     if release.is_connect:
-        packages.append(_installed("connect", _OF_CONNECT))
+        packages.append(_installed(f"connect-{_PYTHON}", _OF_CONNECT))  # compiled for one Python
     path = os.pathsep.join(map(str, (*packages, ROOT / "lib")))
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))},

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from importlib.util import find_spec
 from pathlib import Path
+from platform import python_version
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -90,8 +92,8 @@ def audit(
         tell: takes the progress, event by event.
 
     Raises:
-        UsageError: this is another Spark than 3.5 to 4.2, the inputs contradict each other, nothing in them can be audited, or another
-            process makes the run.
+        UsageError: this is another Spark than 3.5 to 4.2, or 3.5 without distutils; the inputs contradict each other, nothing in them can
+            be audited, or another process makes the run.
         ConfigError: a setting, or the file of known findings, is wrong.
         OutputError: the warehouse or Spark's working directory cannot be written, or rows were lost on the way.
     """
@@ -99,6 +101,7 @@ def audit(
     if not (issubclass(kind, SparkSession) or is_connect(spark)):
         raise UsageError(f"an audit needs a session of Spark; this is of the class {kind.__name__}")
     refuse_untried(spark.version)
+    refuse_without_distutils(spark.version)
     run_id, run_date = run_id or new_run_id(), run_date or datetime.now(UTC).date()
     refuse_run_id(run_id)
     if not isinstance(acknowledged, Acknowledgements):
@@ -116,6 +119,18 @@ def audit(
     check((warehouse_place(request.warehouse),))
     report = pipeline.audit(spark, request, tell or (lambda _event: None))
     return AuditResult(run_id=run_id, exit_code=report.exit_code, warehouse=request.warehouse, report=report, spark=spark)
+
+
+def refuse_without_distutils(version: str) -> None:
+    """Refuse Spark 3.5 where it cannot make a frame: it imports what Python has no more from 3.12 on, unless setuptools brings it.
+
+    Raises:
+        UsageError: so it is.
+    """
+    if version.startswith("3.") and find_spec("distutils") is None:
+        raise UsageError(
+            f"Spark {version} needs distutils, which Python {python_version()} lacks: pip install setuptools, also on executors"
+        )
 
 
 def refuse_untried(version: str) -> None:

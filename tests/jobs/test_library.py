@@ -17,7 +17,7 @@ import pytest
 from replica_audit import cli
 from replica_audit.config import Settings
 from replica_audit.errors import ConfigError, UsageError
-from replica_audit.spark import audit, refuse_untried
+from replica_audit.spark import audit, refuse_untried, refuse_without_distutils
 from replica_audit.storage import session as sessions
 from tests.support.engines import differing_tables
 
@@ -146,6 +146,17 @@ def test_a_spark_on_which_no_rows_were_compared_is_refused(version: str) -> None
 @pytest.mark.parametrize("version", ["3.5.0", "4.0.5", "4.1.4", "4.2.1", "4.2.0-amzn-1"])
 def test_others_are_not(version: str) -> None:
     refuse_untried(version)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_only_spark_3_needs_distutils(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replica_audit.spark.find_spec", lambda name: object() if there and name == "distutils" else None)
+    refuse_without_distutils("4.2.1")
+    if there:
+        refuse_without_distutils("3.5.9")
+    else:
+        with pytest.raises(UsageError, match=r"Spark 3\.5\.9 needs distutils, .*: pip install setuptools"):
+            refuse_without_distutils("3.5.9")
 
 
 def test_the_command_is_one_caller(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
