@@ -16,7 +16,7 @@ from replica_audit.report import upkeep_report
 from replica_audit.report.upkeep_report import FailedStep, RunFate, Upkeep, UpkeptTable
 from replica_audit.retention.choice import Reason
 from replica_audit.storage.warehouse import upkeep as tables_upkeep
-from replica_audit.storage.warehouse.commits import CommitConflictError
+from replica_audit.storage.warehouse.rewrites import CommitConflictError
 from tests.formats.rights import as_nobody, open_to_all
 from tests.support.before_spark import STARTED, before_spark
 

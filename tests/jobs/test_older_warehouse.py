@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from replica_audit import cli, open_warehouse
 from replica_audit.maintain.run import UpkeepRequest, maintain
 from replica_audit.rows import FORMER_TABLES, TABLES
-from replica_audit.storage.warehouse.commits import CHANGE_FEED
+from replica_audit.storage.warehouse.rewrites import CHANGE_FEED
 from tests.support.delta_readers import comparable, in_delta_rs, in_duckdb
 
 if TYPE_CHECKING:

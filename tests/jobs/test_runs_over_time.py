@@ -25,7 +25,7 @@ from replica_audit.pipeline import AuditRequest, audit
 from replica_audit.report.facts.run_report import Report
 from replica_audit.rows import AUDIT_RUNS, FINDINGS, OF_PARTITIONS, TABLES
 from replica_audit.storage.warehouse import upkeep
-from replica_audit.storage.warehouse.commits import CHANGE_FEED
+from replica_audit.storage.warehouse.rewrites import CHANGE_FEED
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from tests.support.delta_readers import Rows, comparable, in_delta_rs, in_duckdb
 from tests.support.engines import differing_tables

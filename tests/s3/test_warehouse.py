@@ -16,8 +16,9 @@ from replica_audit import cli
 from replica_audit.rows import INPUT_ERRORS, OF_PARTITIONS
 from replica_audit.rows.arrow import schema_of
 from replica_audit.storage.warehouse import upkeep
-from replica_audit.storage.warehouse.commits import CommitConflictError, TableCommit, TableCommits
+from replica_audit.storage.warehouse.commits import TableCommit, TableCommits
 from replica_audit.storage.warehouse.reader import WarehouseTables
+from replica_audit.storage.warehouse.rewrites import CommitConflictError
 from replica_audit.storage.warehouse.table_files import TableFiles
 from tests.house.checkout import ROOT
 from tests.s3.store import Store

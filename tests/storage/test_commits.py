@@ -20,9 +20,10 @@ from replica_audit.rows import AUDIT_RUNS, EPOCH_END_OFFSETS, FINDINGS, INPUT_ER
 from replica_audit.rows.arrow import WrittenFile, schema_of
 from replica_audit.rows.encoding import RowMismatchError, as_dict, row_of
 from replica_audit.storage.warehouse import table_files
-from replica_audit.storage.warehouse.commits import CHANGE_FEED, CommitConflictError, TableCommit, TableCommits
+from replica_audit.storage.warehouse.commits import TableCommit, TableCommits
 from replica_audit.storage.warehouse.faults import is_conflict
 from replica_audit.storage.warehouse.reader import CONSTRAINT, WarehouseTables
+from replica_audit.storage.warehouse.rewrites import CHANGE_FEED, CommitConflictError
 from replica_audit.storage.warehouse.spark_tables import pending_changes
 from replica_audit.storage.warehouse.table_files import TableFiles, written_rows
 from tests.rows.values import full_row

@@ -24,6 +24,7 @@ from replica_audit.report.upkeep_report import Upkeep
 from replica_audit.rows import AUDIT_RUNS, TABLES, Table
 from replica_audit.storage.warehouse import attempts, direct_upkeep
 from replica_audit.storage.warehouse import upkeep as store
+from replica_audit.storage.warehouse.commits import TableCommits
 from replica_audit.storage.warehouse.damage import data_damage
 from replica_audit.storage.warehouse.reader import WarehouseTables
 from tests.support.warehouse import Row, write_rows, write_warehouse
@@ -312,11 +313,11 @@ def test_a_commit_of_another_process_comes_first(merged: Path, monkeypatch: pyte
 
 def test_a_run_shows_that_it_lives_where_its_row_was_merged_with_others(warehouse: Path) -> None:
     write_rows(warehouse, {"audit_runs": [run_row("held", attempt=number, status="running") for number in (1, 2)]})
-    changes = direct_upkeep.DirectChanges(str(warehouse))
-    changes.merge(AUDIT_RUNS)
+    direct_upkeep.DirectChanges(str(warehouse)).merge(AUDIT_RUNS)
+    commits = TableCommits(str(warehouse))
     before = {run_id: rows for run_id, rows in rows_by_run(warehouse, "audit_runs").items()}
-    assert changes.sign(AUDIT_RUNS, "held", 2, NOW) == 1
-    assert changes.sign(AUDIT_RUNS, "held", 3, NOW) == 0
+    assert commits.sign(AUDIT_RUNS, "held", 2, NOW) == 1
+    assert commits.sign(AUDIT_RUNS, "held", 3, NOW) == 0
     assert rows_by_run(warehouse, "audit_runs") == before
     asked = pa.schema([("attempt", pa.int32()), ("alive_at", pa.timestamp("us", "UTC"))])
     found = WarehouseTables(str(warehouse)).columns("audit_runs", asked, run_id="held").to_pylist()

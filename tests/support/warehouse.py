@@ -24,7 +24,7 @@ from replica_audit.rows.encoding import as_dict, row_of
 from replica_audit.rows.findings import CheckedPartition, FoundFinding, RunFinding
 from replica_audit.storage.inputs.sources import discover
 from replica_audit.storage.warehouse.arrow_tables import MemoryTables
-from replica_audit.storage.warehouse.commits import CHANGE_FEED
+from replica_audit.storage.warehouse.rewrites import CHANGE_FEED
 from tests.support.in_process import audit_cluster
 
 Row = dict[str, Any]

@@ -23,9 +23,9 @@ from replica_audit.report.facts.question import no_warehouse
 from replica_audit.report.upkeep_report import FailedStep, RunFate, Upkeep, UpkeptTable
 from replica_audit.retention.choice import KnownRun, RunChoice, choose
 from replica_audit.rows import AUDIT_RUNS, FORMER_TABLES, TABLES, Table
-from replica_audit.storage.warehouse.commits import CommitConflictError
 from replica_audit.storage.warehouse.direct_upkeep import DirectChanges
 from replica_audit.storage.warehouse.place import fault_of, refuse_planted, warehouse_place
+from replica_audit.storage.warehouse.rewrites import CommitConflictError
 from replica_audit.storage.warehouse.upkeep import TableChangeError, WarehouseUpkeep
 from replica_audit.words import count
 

@@ -21,15 +21,15 @@ from replica_audit.retention.choice import KnownRun
 from replica_audit.rows import AUDIT_RUNS, Table
 from replica_audit.rows.runs import RunHolder
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
-from replica_audit.storage.warehouse.commits import TableCommits, TableFile, files_of, foreign_features, on_this_version, with_values
 from replica_audit.storage.warehouse.reader import WarehouseTables
+from replica_audit.storage.warehouse.rewrites import TableFile, TableRewrites, files_of, foreign_features, on_this_version, with_values
 from replica_audit.storage.warehouse.upkeep import SMALL_BYTES, TableChanges, is_removal
 
 _MERGED_BYTES = 256 << 20  # of files that become one
 _OF_ATTEMPT = ["run_id", "started_at", "status", "finished_at"]
 
 
-class DirectChanges(TableCommits, TableChanges):
+class DirectChanges(TableRewrites, TableChanges):
     """Changes of the tables below one directory, or one URI that delta-rs opens and pyarrow writes to."""
 
     @cached_property

@@ -23,8 +23,8 @@ from pyspark.sql import SparkSession
 from replica_audit.engine.releases import is_connect
 from replica_audit.errors import OutputError
 from replica_audit.rows import AUDIT_RUNS
-from replica_audit.storage.warehouse.commits import CommitConflictError
 from replica_audit.storage.warehouse.place import WrittenPlace, fault_of, warehouse_place
+from replica_audit.storage.warehouse.rewrites import CommitConflictError
 
 _DEEPEST = 20
 # what Delta raises where two commits cannot both be; whoever lost has changed nothing, and may try again

@@ -18,9 +18,10 @@ from replica_audit.errors import UsageError
 from replica_audit.rows.arrow import schema_of
 from replica_audit.rows.columns import Table
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables, Equal
-from replica_audit.storage.warehouse.commits import CHANGE_FEED, TableCommit
+from replica_audit.storage.warehouse.commits import TableCommit
 from replica_audit.storage.warehouse.faults import is_conflict
 from replica_audit.storage.warehouse.reader import CONSTRAINT, WarehouseTables, refuse_foreign_sql
+from replica_audit.storage.warehouse.rewrites import CHANGE_FEED
 
 
 class CatalogTables(ArrowTables):

@@ -22,9 +22,9 @@ from replica_audit.rows import AUDIT_RUNS, Table
 from replica_audit.rows.runs import RunHolder
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables
 from replica_audit.storage.warehouse.attempts import microseconds
-from replica_audit.storage.warehouse.commits import CommitConflictError
 from replica_audit.storage.warehouse.faults import causes, class_name, is_conflict
 from replica_audit.storage.warehouse.place import refuse_links_below, warehouse_place
+from replica_audit.storage.warehouse.rewrites import CommitConflictError
 from replica_audit.storage.warehouse.spark_tables import quoted
 from replica_audit.storage.warehouse.tables import DeltaWarehouse
 from replica_audit.storage.warehouse.upkeep import TableChangeError, TableChanges

@@ -22,8 +22,8 @@ from replica_audit.rows.runs import NOTHING_READ, RunHolder
 from replica_audit.storage.warehouse import damage
 from replica_audit.storage.warehouse.arrow_tables import ArrowTables, reading
 from replica_audit.storage.warehouse.attempts import attempt_of, is_held, this_process
-from replica_audit.storage.warehouse.commits import CommitConflictError
 from replica_audit.storage.warehouse.place import refuse_links_below, warehouse_place
+from replica_audit.storage.warehouse.rewrites import CommitConflictError
 
 _T = TypeVar("_T")
 _Row = dict[str, Any]
