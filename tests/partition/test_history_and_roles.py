@@ -31,7 +31,7 @@ TIME = 1_700_000_000_000
 T, OTHER = "Qp6JWkXMQF-e2A5xW3-mBQ", "FwQ8J6cySmadJADoS7lKRg"
 FILE = "cluster-metadata"
 FENCED, UNKNOWN, NOT_LEADER = "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "NOT_LEADER_OR_FOLLOWER"
-OF_THE_RUN = {"run_id", "cluster_id"}
+OF_THE_RUN = ("run_id", "cluster_id", "run_date")
 
 
 def election(leader_epoch: int, leader: int, kind: str = "clean", **values: Any) -> Election:

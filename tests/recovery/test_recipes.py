@@ -34,6 +34,7 @@ from replica_audit.recovery.steps import (
     StopBroker,
     TakeOut,
 )
+from replica_audit.rows.pairs import ReplicaVerdict
 from replica_audit.rows.starts import BrokerStart, ReplicaStart
 from replica_audit.rows.what_if import WhatIfLeader
 
@@ -414,6 +415,23 @@ def test_a_running_replica_whose_copy_holds_no_batch_is_asked_for(tmp_path: Path
     of_brokers, because, plan = outcomes(root)
     assert (of_brokers[2], because) == ("repair-first", {("c-none", number, 2): {"does-not-load"}})
     assert {type(action) for step in plan.steps for action in step.actions} == {Copy, AskForInput}
+
+
+def test_a_member_of_the_isr_that_was_copied_before_it_was_cut_is_not_rebuilt(tmp_path: Path) -> None:
+    """Its broker was started after the copy, and the metadata is of after that: it has been cut, and is in sync again."""
+    root = copied(LOSS, tmp_path / "cluster")
+    for metadata_log in root.glob("broker-*/data-*/__cluster_metadata-0"):
+        shutil.rmtree(metadata_log)
+    document = json.loads((root / "cluster-metadata.json").read_text())
+    for broker in document["brokers"]:
+        broker["state"] = "up"
+    for one in (one for topic in document["topics"] for one in topic["partitions"]):
+        one["isr"] = one["replicas"]
+    (root / "cluster-metadata.json").write_text(json.dumps(document))
+    tables = triage([str(root)], Settings(), tell=lambda event: None, run_id="now").tables
+    found = {str(one.verdict) for one in tables.rows("replica_verdicts", ReplicaVerdict)}
+    assert ("committed_loss" in found, "log_matching_violation" in found) == (True, False), "what it lost is lost"
+    assert not of(planned(root), TakeOut)
 
 
 def test_half_a_batch_after_a_clean_stop_is_recovered_before_its_broker_follows(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from replica_audit.protocol.epochs.lineage import UNSTAMPED, Span, without
 from replica_audit.protocol.exchange.rejoin import CannotRejoin, cannot_rejoin, elected, refusal
 from replica_audit.protocol.exchange.replay import RULES, Truncation
 from replica_audit.protocol.exchange.replica import Replica, ReplicaState
+from replica_audit.rows.codes import Protocol
 from replica_audit.rows.pairs import ContradictingLine, MissingOffsets
 
 
@@ -220,6 +221,19 @@ class Comparison:
     def follower_copied_earlier(self) -> bool:
         """Whether the follower's broker runs and it would be cut: it was when it first fetched in this epoch, its copy is older."""
         return not self.context.simultaneous and bool(self.follower.alive) and not self.follower.frozen and self.cut is not None
+
+    @property
+    def was_cut_before_it_joined(self) -> bool:
+        """Whether a follower in the ISR has lost its difference since it was copied: as it was copied it cannot have joined.
+
+        It is cut at its first fetch where fetches truncate (KIP-595); and a member of an ISR reaches the high watermark.
+        """
+        if not self.follower_copied_earlier or self.difference is None:
+            return False
+        first = removal_start(self.follower, self.effect)
+        is_behind = self.follower.log.log_end_offset < self.leader.committed_until
+        is_by_fetch = self.effect.truncation.protocol is Protocol.TRUNCATE_ON_FETCH
+        return first is not None and first <= self.difference.first_offset and (is_behind or is_by_fetch)
 
     @property
     def isr_is_newer_than_the_follower(self) -> bool:

@@ -176,7 +176,7 @@ def _log_matching_violation(c: Comparison) -> Judgement | None:
     high_watermark = c.leader.committed_until
     if c.isr_is_newer_than_the_follower:
         high_watermark = min(high_watermark, c.follower.committed_until)
-    if c.follower.in_isr and c.difference and c.difference.first_offset < high_watermark:
+    if c.follower.in_isr and c.difference and c.difference.first_offset < high_watermark and not c.was_cut_before_it_joined:
         reason = f"in the ISR, yet differs below the high watermark {high_watermark}: {reasons.difference(c, c.difference)}"
         return Judgement(verdict=Verdict.LOG_MATCHING_VIOLATION, reason=reason)
     return None
