@@ -243,7 +243,8 @@ def lost_to_recovery(replica: Replica, others: Sequence[Replica]) -> list[lineag
 
     That is the whole batches behind the damaged one, and what the damage hides below the replica's own high watermark, or where an epoch
     of its table begins: that is more than a batch that a crash left half written. Where bytes behind the damage could not be read, it is
-    at least the first offset, unless another one goes on in the same epoch to its end. Sources: LogSegment.recover, LogLoader.recoverLog.
+    at least the first offset, unless another one goes on in the same epoch and knows no later one: a later leader may have begun below the
+    end of that epoch. Sources: LogSegment.recover, LogLoader.recoverLog.
     """
     log, cut = replica.log, replica.log.recovery_cut
     if cut is None:
@@ -252,6 +253,7 @@ def lost_to_recovery(replica: Replica, others: Sequence[Replica]) -> list[lineag
     reached = max(replica.high_watermark or 0, *(entry.start_offset for entry in table[-1:]), 0)
     lost = not_held([*lineage.history_of_runs(log.cut_runs), *held_by_table(replica, cut, reached)], others)
     epoch = log.runs[-1].leader_epoch if log.runs else latest_epoch(table)
-    if not log.cut_hides or any({span.leader_epoch for span in one.history if span.end_offset > cut} == {epoch} for one in others):
+    goes_on = (one for one in others if {span.leader_epoch for span in one.history if span.end_offset > cut} == {epoch})
+    if not log.cut_hides or any(latest_epoch(one.log.epochs) <= epoch for one in goes_on):
         return lost
     return lost or [lineage.Span(epoch, cut, cut + 1)]
