@@ -164,6 +164,7 @@ def _copying(facts: RecoveryFacts, steps: Sequence[PlanStep], kept: Collection[R
             "Directories of one name, on several brokers or in several log directories of one, are copied apart: column `copy_to`.",
             "If you audited copies that were made after these brokers stopped, those are the copies: keep them.",
             f"Which replica truncates how much, under which leader: {TRUNCATIONS}.",
+            *_of_running(facts, held),
             *_more_once_corrected(facts),
             *_copies(lost, since),
         ),
@@ -236,7 +237,7 @@ def _at_stake(facts: RecoveryFacts) -> Iterator[ReplicaKey]:
 def _stopped(facts: RecoveryFacts, holders: Collection[ReplicaKey], tools: Tools) -> Iterator[Presumption]:
     """A broker that runs truncates by itself, copied or not, once its leader runs. Of partitions without a leader the elections say it."""
     found = {_waits_for(facts, replica) for replica in holders if replica[:2] not in facts.leaderless}
-    for holds in (True, None, False):
+    for holds in (True, None):
         brokers = {broker for broker in found if facts.is_stopped(broker) is holds}
         if brokers:
             stopped = "is stopped, and stays so" if len(brokers) == 1 else "are stopped, and stay so"
@@ -245,6 +246,15 @@ def _stopped(facts: RecoveryFacts, holders: Collection[ReplicaKey], tools: Tools
                 holds=holds,
                 how_to_check=tools.none_runs(brokers, any_runs=facts.anybody_runs),
             )
+
+
+def _of_running(facts: RecoveryFacts, holders: Iterable[ReplicaKey]) -> Iterator[str]:
+    running = {broker for *_key, broker in holders if facts.is_stopped(broker) is False}
+    if running:
+        yield (
+            f"{brokers_shown(running).capitalize()} {'runs' if len(running) == 1 else 'run'}: copy at once, from a snapshot of the disk. "
+            "What a replica has truncated since it was audited only the audited copy holds: keep that, too."
+        )
 
 
 def _still_lead(facts: RecoveryFacts, truncated: Collection[ReplicaKey], tools: Tools) -> Iterator[Presumption]:

@@ -13,6 +13,7 @@ from replica_audit.protocol.comparison.compaction import CompactionCause
 from replica_audit.protocol.verdict.verdict import Verdict
 from replica_audit.recovery.commands import Tools, reassignment_json
 from replica_audit.recovery.facts import PartitionKey, RecoveryFacts, ReplicaKey, lacks_keys
+from replica_audit.recovery.gone import brokers_shown
 from replica_audit.recovery.names import partition_shown, shown
 from replica_audit.recovery.steps import Check, PlanFile, PlanPart, PlanRefusal, PlanStep, Presumption, PutBack, Shows, Stage, TakeOut
 from replica_audit.rows.pairs import ReplicaVerdict
@@ -57,6 +58,10 @@ _NO_REPLICA_FETCHES = (
     "ISR lead, or restart the leader, which then leads in a new epoch; then audit again"
 )
 _NEVER_FETCHES = "its fetcher fails: it cannot append what its leader sends"
+_THREAD_ENDS = (
+    "Where the check stays in progress restart {}: before Kafka 2.3 (KIP-461) a partition that has failed ended the thread that fetches "
+    "all of its leader's, and the broker does not begin another one."
+)
 _LACKS_MARKER = "it lacks the end of a transaction, and once it leads, read_committed consumers stop there for good"
 _COMPACTED = "it is compacted, and equal offsets do not show that the leader has its keys: audit with --compare records"
 
@@ -229,6 +234,7 @@ def rebuild_steps(facts: RecoveryFacts, found: Mapping[ReplicaKey, str], tools: 
         reasons=(
             f"Only when the step before is complete. The throttle, {THROTTLE} bytes per second, protects clients; raise it if there "
             "is room.",
+            *([_THREAD_ENDS.format(brokers_shown({one[2] for one in found}))] if tools.version < (2, 3) else []),
         ),
         commands=(tools.reassign(names[1], f"--throttle {THROTTLE} --execute"),),
         checks=(Check(f"{tools.reassign(names[1], '--verify')}   # {VERIFIED}", Shows.IN_SYNC),),
