@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from replica_audit import cli
+from replica_audit.recovery.corrected_files import corrections
 from replica_audit.recovery.facts import RecoveryFacts
 from replica_audit.recovery.steps import CorrectFile, GroupPolicy, SetAside, Stage
 from replica_audit.rows.replicas import FollowerOnceCorrected
@@ -95,6 +96,7 @@ def test_a_follower_that_stays_diverged_is_copied_and_rebuilt_after_it() -> None
     plan = plan_of(_facts(_then(2, still_diverged=True), truncation_offset=None), GroupPolicy.RE_READ)
     assert [step.stage for step in plan.steps] == [Stage.COPY, Stage.START, Stage.START]
     assert SetAside(("t", 0, 2)) in plan.steps[2].actions
+    assert not plan.refusals
     assert (
         plan.steps[1]
         .reasons[2]
@@ -102,6 +104,16 @@ def test_a_follower_that_stays_diverged_is_copied_and_rebuilt_after_it() -> None
     )
     unknown = _facts(_then(2, still_diverged=True), kind="inconclusive", truncation_offset=None, divergence_offset=None)
     assert _steps(unknown) == [Stage.COPY, Stage.START], "audited again before it is started"
+    (refused,) = plan_of(unknown, GroupPolicy.RE_READ).refusals
+    assert (refused.what, refused.of, "audit again then" in refused.why) == ("rebuild", (("t", 0, 2),), True)
+
+
+def test_a_file_is_not_corrected_while_something_is_asked_about_its_leader() -> None:
+    wrong = log("t", 2, corrected_checkpoint="0\n0\n", corrected_entries=(), rejoins_once_corrected=())
+    found = facts(verdicts=(verdict("t", 2, "epoch_table_only"),), roles=roles("t", 1, 2, leader=1, isr=(1,)), logs=(wrong, log("t", 1)))
+    assert corrections(found, frozenset(), ())[0] == {2: [wrong]}
+    made, (refused,) = corrections(found, frozenset({("t", 0, 1)}), ())
+    assert (made, "about its leader" in refused.why) == ({}, True)
 
 
 def test_a_leader_that_is_gone_or_nobody_corrects_heals_nothing() -> None:

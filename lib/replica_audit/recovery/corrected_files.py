@@ -25,6 +25,7 @@ STAYS_DIVERGED = (
     "replayed with a corrected leader-epoch-checkpoint it keeps batches that are not the leader's: copy both, and compare their records"
 )
 
+_LEADER_ASKED_FOR = "something that decides about its leader is asked for: plan again once that is known"
 _NOT_TOUCHED = "this plan neither stops nor starts its broker: plan again once what is asked for, or refused, of that broker is settled"
 
 
@@ -43,12 +44,24 @@ def corrections(
         )
         if (hopeless and not log.is_healed) or log.broker_id in facts.gone:
             continue  # rebuilt with its file, or refused there
-        why = _refused(log) if log.broker_id not in blocked else _NOT_TOUCHED if log.corrected_checkpoint is not None else None
+        led = {(*replica[:2], role.leader_id) for role in facts.replicas.get(replica[:2], ())}
+        why = _refused(log)
+        if log.corrected_checkpoint is not None and (log.broker_id in blocked or led & {*waiting}):
+            why = _NOT_TOUCHED if log.broker_id in blocked else _LEADER_ASKED_FOR
         if why is not None:
             refusals.append(PlanRefusal(what=f"correct the {NAME} of", of=(replica,), why=why))
         elif log.corrected_checkpoint is not None:
             found.setdefault(log.broker_id, []).append(log)
+            refusals += (one for one in _still_diverged(log) if not {*one.of} & {*rebuilt})
     return found, refusals
+
+
+def _still_diverged(log: ReplicaLog) -> Iterator[PlanRefusal]:
+    """The followers that stay diverged from a leader whose file is corrected."""
+    for one in log.rejoins_once_corrected or ():
+        if one.still_diverged and one.follower_id != log.broker_id:
+            why = f"with the corrected {NAME} of leader {one.leader_id} it keeps batches that are not the leader's: audit again then"
+            yield PlanRefusal(what="rebuild", of=((log.topic, log.partition, one.follower_id),), why=why)
 
 
 def _refused(log: ReplicaLog) -> str | None:
