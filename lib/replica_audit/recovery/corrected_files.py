@@ -59,7 +59,7 @@ def corrections(
 def _still_diverged(log: ReplicaLog) -> Iterator[PlanRefusal]:
     """The followers that stay diverged from a leader whose file is corrected."""
     for one in log.rejoins_once_corrected or ():
-        if one.still_diverged and one.follower_id != log.broker_id:
+        if one.still_diverged and one.leader_id == log.broker_id:
             why = f"with the corrected {NAME} of leader {one.leader_id} it keeps batches that are not the leader's: audit again then"
             yield PlanRefusal(what="rebuild", of=((log.topic, log.partition, one.follower_id),), why=why)
 
