@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.errors import PySparkException
 
 from replica_audit.errors import OutputError
 from replica_audit.storage.warehouse import faults
@@ -109,3 +110,19 @@ def test_a_place_of_another_user_is_told() -> None:
 @pytest.mark.parametrize("location", ["s3a://bucket/audits", "spark_catalog.audits"])
 def test_a_store_and_a_catalog_are_no_places_of_this_machine(location: str) -> None:
     assert warehouse_place(location) is None
+
+
+# as Spark 4.2.1 with Delta 4.4.0 tells it through Connect, of two UPDATEs of a table of its catalog at the same time
+LOST_RACE = "(io.delta.exceptions.ConcurrentAppendException) [DELTA_CONCURRENT_APPEND.WITHOUT_HINT] Transaction conflict detected."
+
+
+@pytest.mark.parametrize(
+    ("told", "is_lost"),
+    [
+        (LOST_RACE, True),
+        ("(org.apache.spark.SparkException) Job aborted: io.delta.exceptions.ConcurrentAppendException", False),
+    ],
+)
+def test_a_lost_race_that_connect_tells_of_is_a_conflict(told: str, is_lost: bool) -> None:
+    assert faults.is_conflict(PySparkException(told)) == is_lost
+    assert not faults.is_conflict(ValueError(told))

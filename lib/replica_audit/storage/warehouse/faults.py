@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -38,6 +39,7 @@ _CONFLICTS = (
     delta_exceptions.ProtocolChangedException,
 )
 _CONFLICT_CLASSES = frozenset(f"io.delta.exceptions.{kind.__name__}" for kind in _CONFLICTS)
+_NAMED_CLASS = re.compile(r"\(([\w.]+)\) ")
 
 _BROKEN_CONNECTIONS = frozenset(
     ("java.io.EOFException", "java.io.IOException", "java.net.SocketException", "java.nio.channels.ClosedChannelException")
@@ -75,7 +77,11 @@ def _speaks_to_worker(thrown: Any) -> bool:
 
 def is_conflict(error: BaseException) -> bool:
     """Whether a commit failed only because another was there first."""
-    return isinstance(error, (CommitConflictError, *_CONFLICTS)) or any(class_name(thrown) in _CONFLICT_CLASSES for thrown in causes(error))
+    if isinstance(error, (CommitConflictError, *_CONFLICTS)) or any(class_name(thrown) in _CONFLICT_CLASSES for thrown in causes(error)):
+        return True
+    # of an exception on the server Spark Connect gives but a text, which begins with its class
+    named = _NAMED_CLASS.match(str(error)) if isinstance(error, PySparkException) else None
+    return named is not None and named[1] in _CONFLICT_CLASSES
 
 
 _LOCAL_DIR = "spark.local.dir"

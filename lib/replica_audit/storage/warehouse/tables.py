@@ -19,8 +19,7 @@ import pyarrow as pa
 from delta.tables import DeltaTable
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException
-from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from replica_audit.engine.arrow import frame_of_table, spark_schema
@@ -171,7 +170,7 @@ class DeltaWarehouse:
                     self._again(partial(self._commits.add_constraints, table))
                 else:
                     self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.identifier(table)} {definition(table)}")
-            except (CapturedException, Py4JJavaError, DeltaError) as error:
+            except (PySparkException, Py4JJavaError, DeltaError) as error:
                 is_meanwhile = is_conflict(error) or isinstance(error, DeltaError)
                 if not is_meanwhile and not isinstance(error, AnalysisException):
                     raise
