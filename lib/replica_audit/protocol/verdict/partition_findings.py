@@ -434,7 +434,7 @@ def lost_ends(replicas: Iterable[Replica], *, leader_id: int, electable: Collect
     """The replicas that lack what they held, as far as no copy of another moment can explain it.
 
     By its own checkpoints: of a broker that was stopped cleanly, or that can be elected cleanly. One that crashed may have lost what it had
-    not flushed, and fetches it again: of that only what, by its table, its leader does not hold. By the high watermark of another one: of
+    not flushed, and fetches it again: of that only what, by its table, no other one holds. By the high watermark of another one: of
     those that can be elected cleanly. Not of a log that recovery ends at a damaged batch: its copy is not short, and what recovery takes
     is told apart.
 
@@ -453,17 +453,16 @@ def lost_ends(replicas: Iterable[Replica], *, leader_id: int, electable: Collect
         may_be = not (replica.stopped_cleanly or is_electable or replica.alive)  # a crash may have taken it
         if replica.log.recovery_cut is not None:
             continue
-        if own is not None and (not may_be or (replica.alive is False and _lacks(usable, leader_id, replica, own))):
+        if own is not None and (not may_be or (replica.alive is False and _lacks(usable.values(), replica, own))):
             found.append(LostEnd(broker, end, own, broker))
         elif is_electable and replica.is_at_rest and broker in agreeing and end < committed:
             found.append(LostEnd(broker, end, committed, known_by))
     return found
 
 
-def _lacks(usable: Mapping[int, Replica], leader_id: int, replica: Replica, reached: int) -> bool:
-    """Whether a replica held offsets beyond its end, by its table, that its leader, or of a leader nobody else, has in the same epochs."""
-    leader = [usable[leader_id]] if leader_id in usable and leader_id != replica.broker_id else []
-    others = leader or [one for one in usable.values() if one is not replica]
+def _lacks(replicas: Iterable[Replica], replica: Replica, reached: int) -> bool:
+    """Whether a replica held offsets beyond its end, by its table, that no other one has in the same epochs."""
+    others = [one for one in replicas if one is not replica]
     return bool(not_held(held_by_table(replica, replica.log.log_end_offset, reached), others))
 
 
