@@ -1,4 +1,4 @@
-"""Codes that columns hold: how loudly a row calls, the terms of an exchange, and why a follower cannot be compared.
+"""Codes that columns hold: severities, the terms of an exchange, and why a follower cannot be compared.
 
 Sources of the terms: AbstractFetcherThread (getOffsetTruncationState, fetchOffsetAndTruncate) of 2.0.1 to 4.2.0,
 ReplicaFetcherThread.maybeTruncate of 1.1.1, Partition.readRecords.
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """How loudly a verdict or a finding calls, loudest first."""
+    """Severity of a verdict or a finding, most severe first."""
 
     CRITICAL = "critical"
     ERROR = "error"
@@ -20,7 +20,7 @@ class Severity(StrEnum):
 
 
 SEVERITY_RANKS: Mapping[str, int] = {str(severity): rank for rank, severity in enumerate(Severity)}
-"""The rank of a severity by its name, the loudest lowest."""
+"""Rank of a severity by its name, the most severe lowest."""
 
 
 class Protocol(StrEnum):
