@@ -453,17 +453,22 @@ def lost_ends(replicas: Iterable[Replica], *, leader_id: int, electable: Collect
         may_be = not (replica.stopped_cleanly or is_electable or replica.alive)  # a crash may have taken it
         if replica.log.recovery_cut is not None:
             continue
-        if own is not None and (not may_be or (replica.alive is False and _lacks(usable.values(), replica, own))):
+        if own is not None and (not may_be or (replica.alive is False and _lacks(usable, leader_id, replica, own))):
             found.append(LostEnd(broker, end, own, broker))
         elif is_electable and replica.is_at_rest and broker in agreeing and end < committed:
             found.append(LostEnd(broker, end, committed, known_by))
     return found
 
 
-def _lacks(replicas: Iterable[Replica], replica: Replica, reached: int) -> bool:
-    """Whether a replica held offsets beyond its end, by its table, that no other one has in the same epochs."""
-    others = [one for one in replicas if one is not replica]
-    return bool(not_held(held_by_table(replica, replica.log.log_end_offset, reached), others))
+def _lacks(usable: Mapping[int, Replica], leader_id: int, replica: Replica, reached: int) -> bool:
+    """Whether a replica held offsets beyond its end, by its table, that no other one has in the same epochs.
+
+    Of the epoch in which somebody leads now nobody held more than the leader: that high watermark is of before a truncation.
+    """
+    others = [one for one in usable.values() if one is not replica]
+    newest = latest_epoch(usable[leader_id].log.epochs) if leader_id in usable and leader_id != replica.broker_id else None
+    held = held_by_table(replica, replica.log.log_end_offset, reached)
+    return bool(not_held([span for span in held if newest is None or span.leader_epoch < newest], others))
 
 
 def torn_sentence(path: str, byte_offset: int | None, detail: str) -> str:
