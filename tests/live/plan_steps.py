@@ -12,9 +12,11 @@ import shlex
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.kafka_lab.cluster import Lab, wait_until
+from tests.kafka_lab.files import batches
 from tests.kafka_lab.jars import java
 from tests.kafka_lab.node import State
 
@@ -113,6 +115,7 @@ class Operator:
             r"# (add it|audit again|look into SAVED|save the records|start one consumer|stop the consumers) .*": lambda *_: None,
             r"# (the records themselves|\(after `triage`).*": lambda *_words: None,
             r"# the new plan has no such step for these replicas": lambda: None,
+            r"# kafka-dump-log.sh --files SEGMENT   # SEGMENT is the newest .log of (.*) on broker (\d+): it does not print.*": self._whole,
         }
         self.folder = safe
 
@@ -216,12 +219,22 @@ class Operator:
             if self.lab.brokers[int(broker)].state is State.UP:
                 self._stop(broker)
 
+    def _whole(self, partitions: str, broker: str) -> None:
+        for partition in partitions.split(", "):
+            for directory in self.lab.brokers[int(broker)].folder.glob(f"data-*/{partition}"):
+                wait_until(f"{directory} ends in a batch", partial(_is_whole, directory))
+
     def _copy(self, line: str) -> None:
         with (self.folder / "save-first.csv").open(encoding="utf-8", newline="") as stream:
             for row in csv.DictReader(stream):
                 log_dir = self.lab.root / f"broker-{row['broker_id']}" / Path(row["log_dir"]).name
                 places = {"SAFE_PLACE": str(self.safe), "LOG_DIR": str(log_dir), "DIRECTORY": row["directory"], "COPY_TO": row["copy_to"]}
                 self.shell(filled_in(line, {name: shlex.quote(place) for name, place in places.items()}), self.folder)
+
+
+def _is_whole(directory: Path) -> bool:
+    held = sum(len(one.content) for one in batches(directory))
+    return held == sum(path.stat().st_size for path in directory.glob("*.log"))
 
 
 def filled_in(line: str, places: Mapping[str, str]) -> str:

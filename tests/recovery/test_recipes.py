@@ -444,6 +444,7 @@ def test_half_a_batch_after_a_clean_stop_is_recovered_before_its_broker_follows(
     assert (of_brokers[3], because["jb", 1, 3]) == ("repair-first", {"torn-end"})
     assert stages(plan) == [Stage.START, Stage.START]
     assert plan.steps[1].actions[:2] == (CorrectFile(("jb", 1, 3)), StartBroker(3))
+    assert "newest .log of jb-1 on broker 3: it does not print `invalid bytes`" in plan.steps[1].checks[0].command
     assert cli.main(["triage", "--input", str(root)]) == 1
 
 

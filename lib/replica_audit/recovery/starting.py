@@ -266,7 +266,7 @@ class _Maker:
                 *self._at_once({broker}),
             ),
             commands=tuple(self._commands(broker, rows, unclean, torn, stopped, runs=runs)),
-            checks=tuple(self._checks(broker, rows, is_follower=follows != [] or not rows)),
+            checks=(*_recovered(broker, torn), *self._checks(broker, rows, is_follower=follows != [] or not rows)),
             undo=_undo(work, rows, runs=runs),
             cannot_undo=_stays(unclean, removals, aside),
             files=(*self._election_files(broker, unclean), *work.files),
@@ -421,6 +421,14 @@ class _Maker:
                 "leader, and get into the ISR all the same. With auto.leader.rebalance.enable (the default) a preferred replica then "
                 "leads within minutes: set it to false before, or move the leadership back."
             )
+
+
+def _recovered(broker: int, torn: Sequence[ReplicaKey]) -> Iterator[Check]:
+    """What is to be seen of logs that ended in half a batch, once log recovery has truncated them (DumpLogSegments)."""
+    if torn:
+        named = some([visible(f"{topic}-{partition}") for topic, partition, _broker in torn])
+        of = f"SEGMENT is the newest .log of {named} on broker {broker}: it does not print `invalid bytes`"
+        yield Check(f"# kafka-dump-log.sh --files SEGMENT   # {of}", Shows.RECOVERED)
 
 
 def _undo(work: DiskWork, rows: Sequence[PlannedLeader], *, runs: bool) -> str:

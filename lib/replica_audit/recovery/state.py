@@ -266,6 +266,7 @@ _SHOWN: dict[Shows, tuple[type, ...]] = {
     Shows.RUNS: (StartBroker,),
     Shows.LED: (Elect,),
     Shows.IN_SYNC: (WaitForIsr, PutBack),
+    Shows.RECOVERED: (CorrectFile,),
     Shows.TAKEN_OUT: (TakeOut,),
     Shows.ENDED: (EndTransaction,),
     Shows.RESET: (ResetGroup,),
@@ -295,7 +296,7 @@ def _is_noted(state: State, action: Action) -> bool:
             return state.copied >= set(replicas)
         case AskForInput():
             return state.asked >= {*action.replicas} and state.asked_brokers >= {*action.brokers}
-        case NameTopic(replica):
+        case CorrectFile(replica) | NameTopic(replica):
             return replica in state.corrected
         case EndTransaction(key, producer, first_offset):
             return (key, producer, first_offset) in state.ended

@@ -200,6 +200,7 @@ class Shows(Enum):
     RUNS = auto()
     LED = auto()
     IN_SYNC = auto()
+    RECOVERED = auto()
     TAKEN_OUT = auto()
     ENDED = auto()
     RESET = auto()
