@@ -299,6 +299,23 @@ def test_a_broker_that_truncates_is_presumed_to_be_stopped(standing: str, in_isr
     assert said in render_plan(plan)
 
 
+@pytest.mark.parametrize(
+    ("version", "what", "shown_by"),
+    [
+        ("2.1.0", "ZooKeeper runs", "QuorumPeerMain"),
+        ("3.4.0", "a majority of the controllers runs, or ZooKeeper does", "QuorumPeerMain"),
+        ("4.1.0", "a majority of the controllers runs, or ZooKeeper does", "--bootstrap-controller"),
+    ],
+)
+def test_where_nobody_runs_the_controllers_come_first(version: str, what: str, shown_by: str) -> None:
+    nobody = offline("t", candidate(1, broker_up=False, lost_records=0, lost_committed=0, lost_offsets=0))
+    found = facts(offline=(nobody,), roles=roles("t", 1, 2), logs=(log("t", 1),), kafka_version=version)
+    (said,) = [one for one in plan_of(found, RE_READ).presumptions if one.what.startswith(what)]
+    assert shown_by in said.how_to_check
+    seen = sparse(BrokerStart, broker_id=2, runs=True, outcome="safe", because={}, replicas=1)
+    assert not [one for one in plan_of(replace(found, broker_starts=(seen,)), RE_READ).presumptions if one.what.startswith(what)]
+
+
 def test_old_clusters_are_told_that_their_tools_are_others() -> None:
     bad = facts(
         verdicts=(verdict("t", 3, "log_matching_violation"),),

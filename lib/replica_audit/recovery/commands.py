@@ -96,6 +96,12 @@ class Tools:
         """Show where groups stand: all of them (KIP-379: 2.4), or one after the other."""
         return f"kafka-consumer-groups.sh {SERVER} --describe {'--all-groups' if self.version >= (2, 4) else '--group GROUP'}"
 
+    def controllers(self) -> str:
+        """Show who leads the controllers, before a broker runs that could be asked (KIP-919: 3.7)."""
+        if self.version >= (3, 7):
+            return "kafka-metadata-quorum.sh --bootstrap-controller CONTROLLER_HOST:PORT describe --status   # has a `LeaderId`"
+        return "# on their hosts: jps -l   # lists kafka.Kafka, or QuorumPeerMain of ZooKeeper"
+
     def brokers(self) -> str:
         """List the brokers that run."""
         return f"kafka-broker-api-versions.sh {SERVER}"

@@ -543,6 +543,14 @@ def _candidates(facts: RecoveryFacts) -> set[int]:
 # --- what it rests on --------------------------------------------------------------------------------------------------------------------
 
 
+_CONTROLLERS = {  # by whether KRaft is ready for production
+    False: "ZooKeeper runs: without it no broker registers",
+    True: "a majority of the controllers runs, or ZooKeeper does, before the first broker is started: without them none registers. A node "
+    "that is both (process.roles=broker,controller) is a broker as soon as it runs, so that the order of this plan cannot be kept where "
+    "such nodes make the majority",
+}
+
+
 def _presumptions(facts: RecoveryFacts, order: StartOrder, tools: Tools) -> Iterator[Presumption]:
     for broker in sorted(facts.gone):
         yield Presumption(
@@ -561,6 +569,8 @@ def _presumptions(facts: RecoveryFacts, order: StartOrder, tools: Tools) -> Iter
     if unknown:
         said = f"the input does not show whether brokers {', '.join(map(str, unknown))} run"
         yield Presumption(what=said, holds=None, how_to_check=f"{tools.brokers()}   # lists those that run")
+    if not facts.anybody_runs:
+        yield Presumption(what=_CONTROLLERS[tools.formats], holds=None, how_to_check=tools.controllers())
     if facts.anybody_runs:
         listed = f"{tools.topics('--unavailable-partitions')}   # lists them"
         yield Presumption(what="the partitions still have no leader", holds=None, how_to_check=listed)
