@@ -44,9 +44,9 @@ def corrections(
         )
         if (hopeless and not log.is_healed) or log.broker_id in facts.gone:
             continue  # rebuilt with its file, or refused there
-        led = {(*replica[:2], role.leader_id) for role in facts.replicas.get(replica[:2], ())}
+        leaders = {(*replica[:2], role.leader_id) for role in facts.replicas.get(replica[:2], ())}
         why = _refused(log)
-        if log.corrected_checkpoint is not None and (log.broker_id in blocked or led & {*waiting}):
+        if log.corrected_checkpoint is not None and (log.broker_id in blocked or leaders & {*waiting}):
             why = _NOT_TOUCHED if log.broker_id in blocked else _LEADER_ASKED_FOR
         if why is not None:
             refusals.append(PlanRefusal(what=f"correct the {NAME} of", of=(replica,), why=why))

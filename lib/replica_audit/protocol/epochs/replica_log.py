@@ -66,9 +66,14 @@ class LoadedLog:
     table_in_file: EpochTable | None = None
 
     @property
+    def epochs_before(self) -> EpochTable:
+        """The table before the log was loaded: recovery learns the highest epochs of the batches, and forgets the last ones."""
+        return self.epochs if self.table_in_file is None else self.table_in_file
+
+    @property
     def began_again(self) -> int | None:
-        """As `began_again`, by the table before recovery, which learns the highest epochs of the batches and forgets the last ones."""
-        return began_again(self.epochs if self.table_in_file is None else self.table_in_file, self.runs)
+        """As `began_again`, by the table before recovery."""
+        return began_again(self.epochs_before, self.runs)
 
     @property
     def epochs_in_log(self) -> EpochTable:

@@ -224,8 +224,8 @@ class Replica:
 
 def held_by_table(replica: Replica, first: int, end: int) -> list[lineage.Span]:
     """What a replica held of [first, end) by its epoch table, as it was before the log was loaded."""
-    table = replica.log.epochs if replica.log.table_in_file is None else replica.log.table_in_file
-    return [span for span in lineage.history_of_table(table, first, max(first, end)) if span.leader_epoch >= 0]
+    found = lineage.history_of_table(replica.log.epochs_before, first, max(first, end))
+    return [span for span in found if span.leader_epoch >= 0]
 
 
 def not_held(spans: Iterable[lineage.Span], others: Sequence[Replica]) -> list[lineage.Span]:
@@ -249,10 +249,9 @@ def lost_to_recovery(replica: Replica, others: Sequence[Replica]) -> list[lineag
     log, cut = replica.log, replica.log.recovery_cut
     if cut is None:
         return []
-    table = log.epochs if log.table_in_file is None else log.table_in_file
-    reached = max(replica.high_watermark or 0, *(entry.start_offset for entry in table[-1:]), 0)
+    reached = max(replica.high_watermark or 0, *(entry.start_offset for entry in log.epochs_before[-1:]), 0)
     lost = not_held([*lineage.history_of_runs(log.cut_runs), *held_by_table(replica, cut, reached)], others)
-    epoch = log.runs[-1].leader_epoch if log.runs else latest_epoch(table)
+    epoch = log.runs[-1].leader_epoch if log.runs else latest_epoch(log.epochs_before)
     goes_on = (one for one in others if {span.leader_epoch for span in one.history if span.end_offset > cut} == {epoch})
     if not log.cut_hides or any(latest_epoch(one.log.epochs) <= epoch for one in goes_on):
         return lost
