@@ -192,7 +192,7 @@ class TestInANotebook:
         kept, here = replica_audit.open_warehouse(str(tmp_path / "w")).latest(), replica_audit.triage(LOSS)
         assert type(here) is type(kept)
         for name in ("verdicts", "truncation_points", "epochs", "what_if_leaders", "consumer_impacts", "roles", "replicas"):
-            frames = [getattr(run, name)().drop(columns="run_id") for run in (kept, here)]
+            frames = [getattr(run, name)().drop(columns=["run_id", "run_date"], errors="ignore") for run in (kept, here)]
             assert frames[0].equals(frames[1]), name
         assert here.partitions().equals(kept.partitions())
         assert here.heatmap().to_dict()["layer"]

@@ -39,7 +39,7 @@ def uploaded(store: Store) -> str:
 
 
 def comparable(rows: list[Row], moved: tuple[str, str] = ("", "")) -> Counter[str]:
-    bare = ({key: value for key, value in row.items() if key not in ("run_id", "cluster_id")} for row in rows)
+    bare = ({key: value for key, value in row.items() if key not in ("run_id", "cluster_id", "run_date")} for row in rows)
     return Counter(json.dumps(row, sort_keys=True, default=str).replace(*moved) for row in bare)
 
 

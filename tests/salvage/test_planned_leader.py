@@ -22,7 +22,7 @@ def _cluster(root: Path, leader: int) -> Path:
     }
     replica(root, 1, "orders", [(0, 0), (2, 10)], [*COMMON, *with_epoch(2, *own[1])])
     replica(root, 2, "orders", [(0, 0), (1, 10)], [*COMMON, *with_epoch(1, *own[2])])
-    partition = {"partition": 0, "leader": leader, "leader_epoch": 2, "replicas": [1, 2], "isr": [1], "elr": []}
+    partition = {"partition": 0, "leader": leader, "leader_epoch": 2, "replicas": [1, 2], "isr": [1] if leader == 1 else [1, 2], "elr": []}
     metadata = {
         "version": 1,
         "cluster_id": CLUSTER_ID,

@@ -32,7 +32,8 @@ from replica_audit.model import GONE, UNDEFINED_EPOCH, BatchHeader, Damage, Prob
 
 BUFFER = 1 << 16  # what is left of a large batch is then read without being copied through it
 HEADERS_BUFFER = 1 << 13  # where payloads are skipped, this much is read of each large batch
-TAILS = ("torn-batch", "trailing-bytes", "zero-filled-tail")  # damage that a crash, or a write under way, leaves at the end of a log
+ZERO_FILLED = "zero-filled-tail"
+TAILS = ("torn-batch", "trailing-bytes", ZERO_FILLED)  # damage that a crash, or a write under way, leaves at the end of a log
 GOES_BACK = "offsets-not-increasing"
 BAD_LENGTH = "bad-batch-length"
 _NEWEST_MAGIC = 2
@@ -117,7 +118,7 @@ def _judged(header: BatchHeader, crc_valid: bool) -> BatchHeader:
 def _impossible_length(stream: BinaryIO, head: bytes, length: int, position: int, size: int) -> Damage:
     stream.seek(position)
     if not any(head) and not any(chunk != bytes(len(chunk)) for chunk in iter(lambda: stream.read(BUFFER), b"")):
-        return Damage(code="zero-filled-tail", detail=f"{size - position} zero bytes behind the last batch", byte_offset=position)
+        return Damage(code=ZERO_FILLED, detail=f"{size - position} zero bytes behind the last batch", byte_offset=position)
     return Damage(code=BAD_LENGTH, detail=f"batch length {length} is below the minimum of {_SMALLEST_LENGTH}", byte_offset=position)
 
 
@@ -139,7 +140,7 @@ _IF_RECOVERED = (
 _REMEDIES = {
     "torn-batch": f"{_IF_RECOVERED}; {_RESTORE}",
     "trailing-bytes": f"{_IF_RECOVERED}; {_RESTORE}",
-    "zero-filled-tail": f"none if it is the newest segment (a preallocated file after a crash); {_RESTORE}",
+    ZERO_FILLED: f"none if it is the newest segment (a preallocated file after a crash); {_RESTORE}",
     "dump-truncated": "dump the segment again and keep the whole text",
     "dump-malformed": "dump the segment again with batch lines only, without --print-data-log",
 }
@@ -149,7 +150,7 @@ IF_THE_SAME = f"copy the file again; if the broker has the same, {BY_THE_PLAN}"
 _DAMAGED = f"the broker will not notice; {IF_THE_SAME}"
 WRONG_CRC = "crc-mismatch"
 TORN = ("torn-batch", "trailing-bytes")
-ENDS_IN_NO_BATCH = (*TORN, "zero-filled-tail")  # what recovery cuts off, and nothing else does
+ENDS_IN_NO_BATCH = (*TORN, ZERO_FILLED)  # what recovery cuts off, and nothing else does
 APPENDED_BEHIND = "appended-behind-torn-batch"
 # what a batch that is only half written never looks like: whatever is behind it cannot be read, though it may be whole
 NO_BATCH = (APPENDED_BEHIND, BAD_LENGTH, "bad-batch-header", "offsets-not-increasing")

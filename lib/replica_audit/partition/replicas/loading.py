@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replica_audit.formats.log_dir.names import METADATA_TOPIC, SNAPSHOT
-from replica_audit.formats.segment.segment_scan import NO_BATCH, TEXT_NOT_WHOLE
+from replica_audit.formats.segment.segment_scan import NO_BATCH, TEXT_NOT_WHOLE, ZERO_FILLED
 from replica_audit.frozen import made_quickly, once
 from replica_audit.model import (
     NOT_USED,
@@ -320,8 +320,9 @@ def _unreadable(
     if stop is not None and newest.segment.damaged and not recovers:
         return f"{newest.file.path} is damaged at byte {stop.byte_offset}, and nothing behind that can be read: {stop.detail}"
     reached = files.high_watermark or 0
-    if newest.segment.damaged and not log.runs and not recovers and reached > log.log_end_offset:
-        return f"{newest.file.path} holds no batch, and by its high watermark the log had reached {reached}"
+    is_blank = any(one.code == ZERO_FILLED for one in newest.problems) and not log.runs
+    if is_blank and not recovers and reached > log.log_end_offset:
+        return f"{newest.file.path} holds nothing but zeros, and by its high watermark the log had reached {reached}"
     return None
 
 
