@@ -104,7 +104,7 @@ class Run:
 
     @property
     def columns(self) -> Row:
-        """What the columns `of_run` of a table have in all rows of the run."""
+        """Values of the columns `of_run` of a table, the same in all rows of the run."""
         return {"run_id": self.run_id, "run_date": self.run_date}
 
 

@@ -9,28 +9,26 @@ holds the recovery point on; then it keeps what begins its leader's log.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import shutil
 import struct
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 from replica_audit.config import Settings
-from replica_audit.errors import AuditError
 from replica_audit.local_run import triage
 from replica_audit.past.recovery import recovery_facts
 from replica_audit.past.run import PastRun
-from replica_audit.recovery.invariants import PlanDefectError
 from replica_audit.recovery.plan import plan_of
 from replica_audit.recovery.steps import Copy, GroupPolicy, StartBroker
 from replica_audit.rows.starts import BrokerStart
+from tests.kafka_lab.files import replica_directories
 from tests.mutation.broker_view import Framed, framed
+from tests.recovery.seeds import count_broken, parser_of_seeds
 
 Place = tuple[str, int, int]  # topic, partition, broker
 Record = tuple[int, int]  # epoch, offset
@@ -68,13 +66,6 @@ DAMAGES: Mapping[str, Callable[[Random, bytes], bytes]] = {
 
 def _put(batch: bytes, at: int, change: Callable[[int], int]) -> bytes:
     return batch[:at] + bytes([change(batch[at])]) + batch[at + 1 :]
-
-
-def _replicas(root: Path, broker: int) -> Iterator[tuple[tuple[str, int], Path]]:
-    for directory in sorted(root.glob(f"broker-{broker}/data-*/*-*")):
-        topic, _, partition = directory.name.rpartition("-")
-        if partition.isdigit() and directory.is_dir() and not topic.startswith("__"):
-            yield (topic, int(partition)), directory
 
 
 def _batches(directory: Path) -> list[Batch]:
@@ -140,10 +131,11 @@ def tried(seed: int, source: Path, folder: Path) -> str:
     document = json.loads((root / "cluster-metadata.json").read_text())
     crashed = [one["id"] for one in document["brokers"] if one["state"] == "down" and _has_crashed(root, one["id"])]
     leaders = {(topic["topic"], one["partition"]): one["leader"] for topic in document["topics"] for one in topic["partitions"]}
-    whole = {(*key, broker): _batches(directory) for broker in _brokers(root) for key, directory in _replicas(root, broker)}
+    directories = replica_directories(root)
+    whole = {place: _batches(directory) for place, directory in directories.items() if not place[0].startswith("__")}
     followers = [place for place in whole if place[2] in crashed and leaders.get(place[:2], -1) not in (-1, place[2]) and whole[place]]
     place = random.choice(sorted(followers))
-    directory = dict(_replicas(root, place[2]))[place[:2]]
+    directory = directories[place]
     kind, batches = _damaged(random, whole[place])
     done = [f"{kind} in {directory.name} of broker {place[2]}", *_spoil_files(random, root, directory.parent)]
     leader = _records(whole.get((*place[:2], leaders[place[:2]]), []))
@@ -170,10 +162,6 @@ def _records(batches: Sequence[Batch]) -> set[Record]:
     return {record for one in batches for record in one.records}
 
 
-def _brokers(root: Path) -> list[int]:
-    return sorted(int(folder.name.partition("-")[2]) for folder in root.glob("broker-*") if folder.is_dir())
-
-
 def _has_crashed(root: Path, broker: int) -> bool:
     log_dirs = list(root.glob(f"broker-{broker}/data-*"))
     return bool(log_dirs) and not any((log_dir / ".kafka_cleanshutdown").exists() for log_dir in log_dirs)
@@ -181,19 +169,14 @@ def _has_crashed(root: Path, broker: int) -> bool:
 
 def main() -> int:
     """Try as many as are asked for, of the clusters in turn."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of_seeds(__doc__, total=100)
     parser.add_argument("clusters", type=Path, nargs="+", metavar="CLUSTER")
-    parser.add_argument("--total", type=int, default=100)
-    parser.add_argument("--first", type=int, default=0)
     given = parser.parse_args()
-    broken = 0
-    for seed in range(given.first, given.first + given.total):
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                tried(seed, given.clusters[seed % len(given.clusters)], Path(folder))
-            except (LostError, PlanDefectError, AuditError) as error:
-                sys.stdout.write(f"seed {seed}: {type(error).__name__}: {error}\n")
-                broken += 1
+
+    def of_a_cluster(seed: int, folder: Path) -> str:
+        return tried(seed, given.clusters[seed % len(given.clusters)], folder)
+
+    broken = count_broken(given, of_a_cluster, LostError)
     sys.stdout.write(f"{given.total} disks, {broken or 'no'} loss{'es'[: 2 * (broken > 1)]} untold\n")
     return int(broken > 0)
 

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +15,11 @@ from random import Random
 from typing import Any
 
 from replica_audit.config import Settings
-from replica_audit.errors import AuditError
 from replica_audit.formats.log_dir import names as log_dir
 from replica_audit.local_run import triage
 from replica_audit.past.recovery import recovery_facts
 from replica_audit.past.run import PastRun
 from replica_audit.recovery.facts import PartitionKey, keys_of
-from replica_audit.recovery.invariants import PlanDefectError
 from replica_audit.recovery.plan import plan_of
 from replica_audit.recovery.steps import (
     Action,
@@ -41,6 +37,7 @@ from replica_audit.recovery.steps import (
 )
 from replica_audit.rows.codes import Protocol
 from tests.formats import kafka_files as kf
+from tests.recovery.seeds import count_broken, parser_of_seeds
 from tests.scenarios.disks import TOPIC, VERSIONS, Cluster, Disk, Version
 
 BROKERS = (1, 2, 3)
@@ -390,18 +387,8 @@ def _told(plan: Plan) -> set[PartitionKey]:
 
 def main() -> int:
     """Try as many as are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--total", type=int, default=1000)
-    parser.add_argument("--first", type=int, default=0)
-    given = parser.parse_args()
-    broken = 0
-    for seed in range(given.first, given.first + given.total):
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                tried(seed, Path(folder))
-            except (Broken, PlanDefectError, AuditError) as error:
-                sys.stdout.write(f"seed {seed}: {type(error).__name__}: {error}\n")
-                broken += 1
+    given = parser_of_seeds(__doc__, total=1000).parse_args()
+    broken = count_broken(given, tried, Broken)
     sys.stdout.write(f"{given.total} clusters, {broken or 'no'} rule{'s'[: broken > 1]} broken\n")
     return int(broken > 0)
 

@@ -48,9 +48,14 @@ def _next_best(
     facts: RecoveryFacts, one: RunFinding, best: ElectionChoice, asked: Collection[int], *, only_clean: bool
 ) -> list[ElectionChoice]:
     """The other candidates that may be elected, the least loss first."""
+    allowed = [choice for choice in _others(one, best) if choice.election == ElectionType.CLEAN or not only_clean]
+    return [choice for choice in allowed if _refused(facts, one, choice, asked) is None]
+
+
+def _others(one: RunFinding, best: ElectionChoice) -> list[ElectionChoice]:
+    """The candidates that can lead besides this one, the least loss first."""
     others = [choice for choice in one.candidates or () if choice.rank is not None and choice.candidate_id != best.candidate_id]
-    allowed = [choice for choice in others if choice.election == ElectionType.CLEAN or not only_clean]
-    return sorted((choice for choice in allowed if _refused(facts, one, choice, asked) is None), key=lambda choice: choice.rank or 0)
+    return sorted(others, key=lambda choice: choice.rank or 0)
 
 
 _Election = tuple[RunFinding, ElectionChoice]
@@ -70,12 +75,12 @@ def _judged(facts: RecoveryFacts, waiting: Collection[ReplicaKey]) -> tuple[list
         if best is None:
             why_not[key_of(one)] = _no_choice(facts, one)
             continue
-        refusals = {choice.candidate_id: (choice, _refused(facts, one, choice, asked)) for choice in _as_good(one, best)}
-        choice = next((choice for choice, why in refusals.values() if why is None), None)
-        if choice is not None:
-            accepted.append((one, choice))
-        else:
-            why_not[key_of(one)] = refusals[best.candidate_id][1] or ""
+        why = _refused(facts, one, best, asked)
+        chosen = best if why is None else next((other for other in _as_good(one, best) if _refused(facts, one, other, asked) is None), None)
+        if chosen is not None:
+            accepted.append((one, chosen))
+        elif why is not None:
+            why_not[key_of(one)] = why
     while taken := _taken_along(facts, accepted):
         why_not |= taken
         accepted = [(one, best) for one, best in accepted if key_of(one) not in taken]
@@ -174,11 +179,9 @@ def _no_choice(facts: RecoveryFacts, one: RunFinding) -> str:
 
 
 def _as_good(one: RunFinding, best: ElectionChoice) -> list[ElectionChoice]:
-    """The best candidate, and those that, like it, lose nothing, by an election of the same kind with the same consequences."""
+    """The other candidates that, like the best one, lose nothing, by an election of the same kind with the same consequences."""
     same = attrgetter("election", "lost_offsets", "unread_replicas", "followers_failing", "followers_diverged")
-    others = [choice for choice in one.candidates or () if choice.rank is not None and choice.candidate_id != best.candidate_id]
-    harmless = [choice for choice in others if best.lost_offsets == 0 and same(choice) == same(best)]
-    return [best, *sorted(harmless, key=lambda choice: choice.rank or 0)]
+    return [choice for choice in _others(one, best) if best.lost_offsets == 0 and same(choice) == same(best)]
 
 
 def best_choice(one: RunFinding) -> ElectionChoice | None:

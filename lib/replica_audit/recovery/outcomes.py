@@ -191,7 +191,6 @@ def _once_recovered(
         cut, end = rows.recovered[broker]
         reasons = reasons - {StartBecause.DOES_NOT_LOAD, StartBecause.LEADER_DAMAGED} | {StartBecause.RECOVERY_TRUNCATES}
         return reasons, _Loss(first_offset=cut, offsets=end - cut, records=None, committed=None)
-    cut, end = rows.cut_by_recovery.get(broker, (-1, -1))
     is_over = any(one.follower_id == broker and one.already_truncated for one in rows.verdicts)
     if broker in rows.recovered and StartBecause.TRUNCATES not in reasons and not is_over:
         first, end = rows.recovered[broker]
@@ -199,6 +198,7 @@ def _once_recovered(
         return reasons, _Loss(
             first_offset=first, offsets=None if loss.offsets is None else loss.offsets + end - first, records=None, committed=None
         )
+    cut, end = rows.cut_by_recovery.get(broker, (-1, -1))
     if StartBecause.TRUNCATES in reasons and loss.first_offset is not None and loss.first_offset <= cut:
         reasons = reasons | {StartBecause.RECOVERY_TRUNCATES}  # behind where the logs part: nobody counted it
         return reasons, _Loss(first_offset=loss.first_offset, offsets=end - loss.first_offset, records=None, committed=None)

@@ -104,7 +104,6 @@ def load_all(
     found = [
         _perhaps_deleted(one, alive) if changed(one) and may_have_run(one.broker_id, one.files) and not compacted else one for one in found
     ]
-
     return with_corrections(refuse_twins(found, alive), alive=lambda one: alive(one.broker_id, one.files))
 
 
